@@ -1,0 +1,15 @@
+// The one door to the machine a kernel runs on. Everything in kernels/ uses these names only:
+//   RSH_DEVICE                      a function of device code
+//   arch::Scope                     who takes part in a call: thread, warp or block
+//   arch::rank/size<Scope>, sync<Scope>, leader<Scope>
+//   arch::block, blocks, sync_grid  the grid
+//   arch::load/store/fetch_... , fence_system   memory seen by other PEs, NICs and the CPU
+//   arch::copy<Scope>, clock_ns, Backoff, wake
+// A new architecture is one more file beside host.hpp and one more line here.
+#pragma once
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(__HIP__)
+#error "kernels/arch has the host architecture only so far"
+#else
+#include "kernels/arch/host.hpp"
+#endif

@@ -1,0 +1,210 @@
+// The host as an architecture: a warp of one lane, a block of one thread, a grid of one block or of
+// one thread per block. Warp-stride loops become plain loops and warp copies become memcpy.
+#pragma once
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RSH_DEVICE inline
+
+namespace railshmem::arch {
+
+enum class Scope : uint8_t { thread, warp, block };
+
+// ---- who am I ----------------------------------------------------------------------------------
+
+// What a grid's threads share; made by host_launch.hpp.
+class GridBarrier;
+struct GridPosition {
+  uint32_t block = 0;
+  uint32_t blocks = 1;
+  GridBarrier* barrier = nullptr;
+};
+// Stands for blockIdx and gridDim, which device code finds in registers.
+inline thread_local GridPosition this_block;
+
+template <Scope S>
+RSH_DEVICE uint32_t rank() {
+  return 0;
+}
+template <Scope S>
+RSH_DEVICE uint32_t size() {
+  return 1;
+}
+template <Scope S>
+RSH_DEVICE bool leader() {
+  return true;
+}
+template <Scope S>
+RSH_DEVICE void sync() {}
+
+RSH_DEVICE uint32_t block() { return this_block.block; }
+RSH_DEVICE uint32_t blocks() { return this_block.blocks; }
+void sync_grid_of(GridBarrier* barrier);
+// Every block must come, also after a failure: a block that stays away would hang the others.
+RSH_DEVICE void sync_grid() {
+  if (this_block.barrier != nullptr) sync_grid_of(this_block.barrier);
+}
+
+// ---- memory that others see --------------------------------------------------------------------
+
+template <class T>
+RSH_DEVICE T load_relaxed(const T* at) {
+  return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
+template <class T>
+RSH_DEVICE T load_acquire(const T* at) {
+  return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+template <class T>
+RSH_DEVICE void store_relaxed(T* at, T value) {
+  __atomic_store_n(at, value, __ATOMIC_RELAXED);
+}
+template <class T>
+RSH_DEVICE void store_release(T* at, T value) {
+  __atomic_store_n(at, value, __ATOMIC_RELEASE);
+}
+// Ordered with a later load of another word: the half of Dekker's handshake that a sleeper needs.
+template <class T>
+RSH_DEVICE void store_ordered(T* at, T value) {
+  __atomic_store_n(at, value, __ATOMIC_SEQ_CST);
+}
+template <class T>
+RSH_DEVICE T load_ordered(const T* at) {
+  return __atomic_load_n(at, __ATOMIC_SEQ_CST);
+}
+template <class T>
+RSH_DEVICE T fetch_add(T* at, T value) {
+  return __atomic_fetch_add(at, value, __ATOMIC_ACQ_REL);
+}
+template <class T>
+RSH_DEVICE T fetch_and(T* at, T value) {
+  return __atomic_fetch_and(at, value, __ATOMIC_ACQ_REL);
+}
+template <class T>
+RSH_DEVICE T fetch_or(T* at, T value) {
+  return __atomic_fetch_or(at, value, __ATOMIC_ACQ_REL);
+}
+template <class T>
+RSH_DEVICE T fetch_xor(T* at, T value) {
+  return __atomic_fetch_xor(at, value, __ATOMIC_ACQ_REL);
+}
+template <class T>
+RSH_DEVICE T exchange(T* at, T value) {
+  return __atomic_exchange_n(at, value, __ATOMIC_ACQ_REL);
+}
+// Returns what was there; stores `value` when that equals `expected`.
+template <class T>
+RSH_DEVICE T compare_swap(T* at, T expected, T value) {
+  __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  return expected;
+}
+// Everything this thread wrote or saw is visible to whoever sees what it writes next.
+RSH_DEVICE void fence_system() {
+#if defined(__SANITIZE_THREAD__)
+  // The thread sanitizer does not understand fences; a read-modify-write of one shared word orders at
+  // least as much and it understands that.
+  static uint64_t fenced = 0;
+  __atomic_fetch_add(&fenced, uint64_t{1}, __ATOMIC_SEQ_CST);
+#else
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+// Aligned words of 1, 2, 4 and 8 bytes are stored whole: a peer that polls one never sees half of it.
+// Release, so that a word put after data announces the data.
+RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
+  const auto misaligned = reinterpret_cast<uintptr_t>(to) & (bytes - 1);
+  if (bytes > 8 || misaligned != 0) return false;
+  switch (bytes) {
+    case 8: {
+      uint64_t word;
+      memcpy(&word, from, 8);
+      store_release(static_cast<uint64_t*>(to), word);
+      return true;
+    }
+    case 4: {
+      uint32_t word;
+      memcpy(&word, from, 4);
+      store_release(static_cast<uint32_t*>(to), word);
+      return true;
+    }
+    case 2: {
+      uint16_t word;
+      memcpy(&word, from, 2);
+      store_release(static_cast<uint16_t*>(to), word);
+      return true;
+    }
+    case 1: store_release(static_cast<uint8_t*>(to), *static_cast<const uint8_t*>(from)); return true;
+    default: return false;
+  }
+}
+
+// The scope's threads copy together; nobody may rely on the result before sync<S>().
+template <Scope S>
+RSH_DEVICE void copy(void* to, const void* from, uint64_t bytes) {
+  memcpy(to, from, bytes);
+}
+
+// ---- time and waiting --------------------------------------------------------------------------
+
+RSH_DEVICE uint64_t clock_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Tells the core that this is a spin loop.
+RSH_DEVICE void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// How the host looks after a thread that waits long: returns true when the wait should end (Ctrl-C).
+// Set by whoever calls into the library on behalf of an interpreter.
+using WaitHook = bool (*)();
+inline thread_local WaitHook wait_hook = nullptr;
+
+// Spins, then yields, then sleeps: PEs that outnumber the cores must let each other run.
+class Backoff {
+ public:
+  explicit Backoff(uint32_t spins) : spins_(spins) {}
+
+  void step() {
+    if (count_ < spins_) {
+      relax();
+    } else if (count_ < spins_ + kYields) {
+      sched_yield();
+    } else {
+      const timespec nap{0, 50000};
+      nanosleep(&nap, nullptr);
+    }
+    ++count_;
+  }
+  // Looking at the clock and at the host is worth its cost only now and then.
+  bool long_look() const { return count_ > spins_ && (count_ & 31) == 0; }
+  bool interrupted() const { return wait_hook != nullptr && wait_hook(); }
+
+ private:
+  static constexpr uint32_t kYields = 4000;
+  uint32_t spins_;
+  uint32_t count_ = 0;
+};
+
+// Wakes the thread that sleeps on `word`, if it does: the waker's half of the handshake whose other
+// half is "store 1 (ordered), look for work once more, futex-wait while 1". The caller has published
+// its work with store_ordered, so either it sees the 1 here or the sleeper sees the work.
+RSH_DEVICE void wake(uint32_t* word) {
+  if (load_ordered(word) != 0 && exchange(word, 0u) != 0)
+    syscall(SYS_futex, word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+}  // namespace railshmem::arch

@@ -1,0 +1,147 @@
+// What a kernel receives: plain data that describes this PE, its peers and how to reach them.
+#pragma once
+
+#include <stdint.h>
+
+#include "kernels/shmem/command.hpp"
+
+namespace railshmem::device {
+
+enum class Transport : uint8_t {
+  p2p,    // load and store into the peer's mapped heap
+  ibgda,  // the kernel drives the NIC's queues; reserved
+  proxy,  // the kernel hands commands to a CPU thread that drives the NIC
+};
+
+// Why waits end before their condition holds. Sticky reasons stay until the job is restarted.
+enum class Stop : uint32_t {
+  none,
+  writing,      // somebody is filling the report
+  timeout,
+  interrupted,
+  ring_dead,    // sticky: a command ring lost a claimed slot
+  network,      // sticky: a NIC answered with an error completion
+  peer_lost,    // sticky: a process of the job is gone
+  aborted,      // sticky: the job is being ended
+};
+
+// What a wait waited for. Names are in shmem/api/report.cpp.
+enum class Waiting : uint32_t {
+  nothing,
+  quiet,
+  ring_room,
+  completion,
+  result_slot,
+  word,
+  signal,
+  barrier,
+  ep_header,
+  ep_counts,
+  ep_base,
+  ep_staging,
+  ep_rows,
+  ep_results,
+  ep_partials,
+  ep_readers,
+};
+
+constexpr uint64_t kNoWord = ~0ull;
+
+struct Report {
+  Waiting waiting;
+  int32_t peer;       // -1: none in particular
+  int32_t rail;       // -1: no NIC involved
+  uint32_t status;    // nic::Status of an error completion
+  uint32_t operation; // nic::Opcode of an error completion
+  uint64_t word;      // offset in the heap, or kNoWord
+  uint64_t expected;
+  uint64_t seen;
+  uint64_t waited_ns;
+  uint64_t bytes;     // of the operation that failed
+};
+
+// One per PE, in host memory: every wait looks at `stop`.
+struct StopRecord {
+  uint32_t stop;
+  Report report;
+};
+
+// A ring of commands with many producers (kernels) and one consumer (a progress thread).
+struct Ring {
+  CommandSlot* slots;
+  uint32_t shift;        // log2 of the number of slots
+  uint64_t* tail;        // claimed by producers
+  uint64_t* head_seen;   // the producers' last look at head
+  const uint64_t* head;  // consumed, written by the consumer
+  uint32_t* dead;        // a claimed slot will never be filled
+  uint32_t* sleep_word;  // the consumer sleeps on it
+};
+
+// One ordered channel to a peer. `posted` is written by producers, `completed` by the consumer; both
+// count commands, `completed` the finished prefix.
+struct Lane {
+  alignas(64) uint64_t posted;
+  alignas(64) uint64_t completed;
+  uint32_t ring;
+  int32_t rail;
+  uint32_t connected;  // 0: an empty slot; the peer needs no lane
+};
+
+// Where one get or fetching atomic reports back to the thread that waits for it.
+enum class SlotState : uint64_t { free, taken, done };
+struct alignas(16) ResultSlot {
+  uint64_t value;
+  uint64_t state;
+};
+
+// One round of the dissemination barrier: written by one peer only, with growing sequence numbers.
+// `agreed` has two entries because a peer may be one barrier ahead.
+constexpr uint32_t kSyncRounds = 32;
+struct SyncRound {
+  uint64_t agreed[2];
+  uint64_t sequence;
+  uint64_t unused;
+};
+
+struct DeviceContext {
+  uint64_t abi;  // kAbi of the code that filled it
+  int32_t pe;
+  int32_t n_pes;
+  char* heap;
+  uint64_t heap_bytes;
+  char* const* peer_base;      // [n_pes], null where the peer's memory is not mapped
+  const Transport* transport;  // [n_pes]
+  bool atomics_posted;         // some peer needs a NIC, so every atomic goes through the target's one
+  uint32_t n_lanes;            // lanes per peer
+  Lane* lanes;                 // [n_pes * n_lanes]; null when every peer is P2P
+  Ring* rings;
+  ResultSlot* result_slots;    // [n_result_slots]
+  uint32_t n_result_slots;
+  uint64_t* result_hint;       // where to look for a free slot first
+  uint64_t sync_rounds;        // offset of SyncRound[kSyncRounds] in the heap
+  uint64_t* sync_sequence;     // barriers completed by this PE
+  StopRecord* stop;
+  uint64_t timeout_ns;
+  uint32_t spins;              // before a wait yields its core
+};
+
+// Changes with the layout of everything above: a kernel compiled against another layout is refused.
+constexpr uint64_t kAbi = 0x5253484d00010000ull + sizeof(DeviceContext) + sizeof(Lane) * 4096;
+
+RSH_DEVICE uint64_t offset_of(const DeviceContext* ctx, const void* symmetric) {
+  return static_cast<uint64_t>(static_cast<const char*>(symmetric) - ctx->heap);
+}
+RSH_DEVICE Lane& lane_of(const DeviceContext* ctx, int pe, uint32_t lane) {
+  return ctx->lanes[static_cast<uint64_t>(pe) * ctx->n_lanes + lane];
+}
+template <class T>
+RSH_DEVICE T* at_offset(const DeviceContext* ctx, uint64_t offset) {
+  return reinterpret_cast<T*>(ctx->heap + offset);
+}
+// The same symmetric object in a mapped peer.
+template <class T>
+RSH_DEVICE T* in_peer(const DeviceContext* ctx, T* symmetric, int pe) {
+  return reinterpret_cast<T*>(ctx->peer_base[pe] + offset_of(ctx, symmetric));
+}
+
+}  // namespace railshmem::device

@@ -1,0 +1,91 @@
+// Posting commands from kernels.
+#pragma once
+
+#include "kernels/shmem/wait.hpp"
+
+namespace railshmem::device {
+
+// Called by exactly one lane of the scope. False: stopped.
+RSH_DEVICE bool post(const DeviceContext* ctx, const Command& command) {
+  Lane& lane = lane_of(ctx, command.pe, command.lane);
+  Ring& ring = ctx->rings[lane.ring];
+  if (stopped(ctx)) return false;
+  // Counted before the slot is claimed: whoever claims a later slot and then asks how much was posted
+  // counts this command too (the claim's acquire-release carries the count along).
+  arch::fetch_add(&lane.posted, uint64_t{1});
+  const uint64_t index = arch::fetch_add(ring.tail, uint64_t{1});
+  const uint64_t slots = uint64_t{1} << ring.shift;
+  if (index - arch::load_acquire(ring.head_seen) >= slots) {
+    Waiter waiter(ctx, Waiting::ring_room, command.pe, kNoWord, index - slots + 1, lane.rail);
+    for (;;) {
+      const uint64_t head = arch::load_acquire(ring.head);
+      // Several producers refresh the cache; an older value only costs one more look.
+      arch::store_release(ring.head_seen, head);
+      if (index - head < slots) break;
+      if (!waiter.again(head)) {
+        // The claimed slot cannot be filled any more, so nothing behind it can ever be read.
+        arch::store_release(ring.dead, 1u);
+        return false;
+      }
+    }
+  }
+  write_command(ring.slots + (index & (slots - 1)), lap_of(index, ring.shift), command);
+  arch::wake(ring.sleep_word);
+  return true;
+}
+
+// Waits until the first `target` commands posted to this lane are complete.
+RSH_DEVICE bool wait_completed(const DeviceContext* ctx, int pe, uint32_t index, uint64_t target) {
+  Lane& lane = lane_of(ctx, pe, index);
+  uint64_t completed = arch::load_acquire(&lane.completed);
+  if (completed >= target) return true;
+  Waiter waiter(ctx, Waiting::quiet, pe, kNoWord, target, lane.rail);
+  do {
+    if (!waiter.again(completed)) return false;
+    completed = arch::load_acquire(&lane.completed);
+  } while (completed < target);
+  return true;
+}
+
+// Waits until everything posted to this lane before the call is complete. A snapshot: what others
+// post meanwhile is not waited for.
+RSH_DEVICE bool quiet_lane(const DeviceContext* ctx, int pe, uint32_t index) {
+  return wait_completed(ctx, pe, index, arch::load_acquire(&lane_of(ctx, pe, index).posted));
+}
+
+// ---- results of gets and fetching atomics --------------------------------------------------------
+
+// Claims a free slot; waits, bounded, while all are taken. Returns false when stopped.
+RSH_DEVICE bool take_slot(const DeviceContext* ctx, uint32_t* taken) {
+  ResultSlot* slots = ctx->result_slots;
+  const auto free = static_cast<uint64_t>(SlotState::free);
+  Waiter waiter(ctx, Waiting::result_slot, -1);
+  for (;;) {
+    for (uint32_t tries = 0; tries < ctx->n_result_slots; ++tries) {
+      const auto index = static_cast<uint32_t>(arch::fetch_add(ctx->result_hint, uint64_t{1}) %
+                                               ctx->n_result_slots);
+      if (arch::load_relaxed(&slots[index].state) == free &&
+          arch::compare_swap(&slots[index].state, free, static_cast<uint64_t>(SlotState::taken)) ==
+              free) {
+        *taken = index;
+        return true;
+      }
+    }
+    if (!waiter.again(0)) return false;
+  }
+}
+
+// Waits for the slot's operation, reads its value and frees it. A slot whose wait was given up stays
+// taken: its operation may still write it.
+RSH_DEVICE bool collect_slot(const DeviceContext* ctx, uint32_t index, int pe, uint64_t* value) {
+  ResultSlot* slot = ctx->result_slots + index;
+  const auto done = static_cast<uint64_t>(SlotState::done);
+  Waiter waiter(ctx, Waiting::completion, pe);
+  while (arch::load_acquire(&slot->state) != done)  // pairs with the progress thread's release
+    if (!waiter.again(arch::load_relaxed(&slot->state))) return false;
+  if (value != nullptr) *value = arch::load_relaxed(&slot->value);
+  arch::store_release(&slot->state, static_cast<uint64_t>(SlotState::free));
+  return true;
+}
+
+}  // namespace railshmem::device

@@ -1,0 +1,98 @@
+// Waiting: every wait of the library goes through Waiter, which ends it by its condition, by the PE's
+// stop word, or by its deadline, and then says what it waited for.
+#pragma once
+
+#include "kernels/shmem/context.hpp"
+
+namespace railshmem::device {
+
+// Sets the reason once; the first one wins, because it is the cause and the rest are consequences.
+RSH_DEVICE void stop_with(StopRecord* record, Stop reason, const Report& report) {
+  const auto none = static_cast<uint32_t>(Stop::none);
+  if (arch::compare_swap(&record->stop, none, static_cast<uint32_t>(Stop::writing)) != none) return;
+  record->report = report;
+  arch::store_release(&record->stop, static_cast<uint32_t>(reason));  // publishes the report
+}
+
+RSH_DEVICE bool stopped(const DeviceContext* ctx) {
+  return arch::load_acquire(&ctx->stop->stop) != static_cast<uint32_t>(Stop::none);
+}
+
+class Waiter {
+ public:
+  RSH_DEVICE Waiter(const DeviceContext* ctx, Waiting what, int peer, uint64_t word = kNoWord,
+                    uint64_t expected = 0, int rail = -1)
+      : ctx_(ctx), what_(what), peer_(peer), rail_(rail), word_(word), expected_(expected),
+        backoff_(ctx->spins) {}
+
+  // Call after each failed look; `seen` is what the look saw. False: give up.
+  RSH_DEVICE bool again(uint64_t seen) {
+    if (stopped(ctx_)) return false;
+    backoff_.step();
+    if (!backoff_.long_look()) return true;
+    const uint64_t now = arch::clock_ns();
+    if (started_ns_ == 0) started_ns_ = now;
+    const uint64_t waited = now - started_ns_;
+    if (waited > ctx_->timeout_ns) return give_up(Stop::timeout, seen, waited);
+    if (backoff_.interrupted()) return give_up(Stop::interrupted, seen, waited);
+    return true;
+  }
+
+ private:
+  RSH_DEVICE bool give_up(Stop reason, uint64_t seen, uint64_t waited) {
+    stop_with(ctx_->stop, reason, {what_, peer_, rail_, 0, 0, word_, expected_, seen, waited, 0});
+    return false;
+  }
+
+  const DeviceContext* ctx_;
+  Waiting what_;
+  int peer_;
+  int rail_;
+  uint64_t word_;
+  uint64_t expected_;
+  uint64_t started_ns_ = 0;
+  arch::Backoff backoff_;
+};
+
+enum class Compare : uint8_t { equal, not_equal, greater, greater_equal, less, less_equal };
+
+template <class T>
+RSH_DEVICE bool holds(Compare compare, T seen, T expected) {
+  switch (compare) {
+    case Compare::equal: return seen == expected;
+    case Compare::not_equal: return seen != expected;
+    case Compare::greater: return seen > expected;
+    case Compare::greater_equal: return seen >= expected;
+    case Compare::less: return seen < expected;
+    case Compare::less_equal: return seen <= expected;
+  }
+  return false;
+}
+
+// Waits until the local symmetric word compares; T is an integer of 4 or 8 bytes. The acquire pairs
+// with the release of the store, atomic or NIC write that changed the word, so that data put before
+// its signal is visible. False: stopped; `*last` is what was seen.
+template <class T>
+RSH_DEVICE bool wait_until(const DeviceContext* ctx, const T* word, Compare compare, T expected,
+                           T* last, Waiting what = Waiting::word, int peer = -1) {
+  T seen = arch::load_acquire(word);
+  if (!holds(compare, seen, expected)) {
+    Waiter waiter(ctx, what, peer, offset_of(ctx, word), static_cast<uint64_t>(expected));
+    do {
+      const bool stop = !waiter.again(static_cast<uint64_t>(seen));
+      seen = arch::load_acquire(word);  // also after a stop: the word may have come just before it
+      if (stop && !holds(compare, seen, expected)) return false;
+    } while (!holds(compare, seen, expected));
+  }
+  *last = seen;
+  return true;
+}
+
+// The form our own protocols use: a single-writer word that only grows.
+RSH_DEVICE bool wait_for_sequence(const DeviceContext* ctx, const uint64_t* word, uint64_t at_least,
+                                  Waiting what, int peer) {
+  uint64_t last;
+  return wait_until(ctx, word, Compare::greater_equal, at_least, &last, what, peer);
+}
+
+}  // namespace railshmem::device

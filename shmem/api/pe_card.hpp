@@ -1,0 +1,51 @@
+// What each PE tells the others at init, in one allgather: identity, settings, heap, NICs and their keys.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "shmem/memory/host_segment.hpp"
+#include "shmem/nic/nic.hpp"
+#include "shmem/topology/host_identity.hpp"
+
+namespace railshmem {
+
+constexpr int kMaxNics = 16;
+
+// A text of bounded length inside plain data; longer ones are cut.
+template <std::size_t N>
+struct FixedText {
+  char chars[N] = {};
+  FixedText& operator=(const std::string& value) {
+    const std::size_t count = value.size() < N - 1 ? value.size() : N - 1;
+    std::memcpy(chars, value.data(), count);
+    std::memset(chars + count, 0, N - count);
+    return *this;
+  }
+  std::string str() const { return chars; }
+};
+
+struct NicCard {
+  FixedText<16> name;
+  uint32_t rail = 0;
+  uint32_t heap_rkey = 0;
+  nic::NicAddress address;
+  nic::Capabilities capabilities;
+};
+
+struct PeCard {
+  uint64_t abi = 0;
+  int32_t pid = 0;
+  uint32_t emulated_node = 0;
+  FixedText<2048> settings;
+  FixedText<64> host;
+  FixedText<64> boot_id;
+  FixedText<512> error;  // why this PE cannot go on; empty when it can
+  CoreSet cores = {};
+  SegmentHandle heap;
+  int32_t n_nics = 0;
+  NicCard nics[kMaxNics];
+};
+
+}  // namespace railshmem

@@ -1,0 +1,141 @@
+// One PE of a job: its heap, peers, NICs and progress thread, and the host operations on them. A
+// runtime is an object; several can live in one process (one per thread).
+//
+// Threads: any thread may call the one-sided operations; collectives are called by one thread at a time.
+// Every operation checks its arguments before anything moves (Error(argument)) and throws what ended a
+// wait: Error(timeout), Error(network), Error(peer_lost), Error(aborted).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/arch/host_launch.hpp"
+#include "kernels/shmem/order.hpp"
+#include "shmem/base/error.hpp"
+#include "shmem/base/settings.hpp"
+#include "shmem/bootstrap/bootstrap.hpp"
+#include "shmem/topology/topology.hpp"
+
+namespace railshmem {
+
+struct PeCard;
+
+// What this PE has posted to a peer on one lane.
+struct Traffic {
+  int pe = 0;
+  int rail = 0;
+  uint64_t bytes = 0;
+  uint64_t commands = 0;
+};
+
+class Runtime {
+ public:
+  // Collective: makes the heap, maps the peers of the node, registers the heap on every NIC, connects
+  // lanes to the peers that need them and starts the progress thread. Throws Error(init).
+  Runtime(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings);
+
+  // Without finalize() the job's peers are not waited for.
+  ~Runtime();
+
+  // Collective: completes all communication and releases everything. A second call does nothing.
+  // Operations called later throw Error(argument).
+  void finalize();
+  bool finalized() const;
+
+  int my_pe() const { return context().pe; }
+  int n_pes() const { return context().n_pes; }
+  const Topology& topology() const;
+  const Settings& settings() const;
+  Bootstrap& bootstrap();
+
+  // What kernels receive.
+  const device::DeviceContext& context() const;
+
+  // ---- memory ----
+
+  // Collective, same arguments everywhere: `bytes` of symmetric memory, aligned to `alignment` (a power
+  // of two up to 4096), null for 0 bytes. Throws Error(argument) on every PE where the PEs differ, and
+  // Error(heap_exhausted), naming what is free.
+  void* malloc(std::size_t bytes, std::size_t alignment = 64);
+  // Collective: null is allowed.
+  void free(void* symmetric);
+  // Bytes still free, and the largest free block.
+  std::size_t heap_free() const;
+  std::size_t heap_largest_free() const;
+  // The peer's copy of a symmetric object if it is mapped here, else null.
+  void* ptr(const void* symmetric, int pe) const;
+  // True when [address, address + bytes) lies in the symmetric heap.
+  bool in_heap(const void* address, std::size_t bytes) const;
+
+  // ---- one-sided operations; addresses of `pe`'s side are symmetric, sizes in bytes ----
+
+  // Returns when `source` may be reused.
+  void put(void* dest, const void* source, std::size_t bytes, int pe);
+  // Returns when the data is in `dest`.
+  void get(void* dest, const void* source, std::size_t bytes, int pe);
+  // put, then the signal: whoever sees the signal sees the data. op: set or add.
+  void put_signal(void* dest, const void* source, std::size_t bytes, uint64_t* signal, uint64_t value,
+                  device::AtomicOp op, int pe);
+  // `width` 4 or 8; returns the old value (of operations that have one).
+  uint64_t atomic_fetch(device::AtomicOp op, void* word, unsigned width, uint64_t operand,
+                        uint64_t compare, int pe);
+  void atomic_update(device::AtomicOp op, void* word, unsigned width, uint64_t operand, int pe);
+
+  void fence();
+  void quiet();
+
+  // Waits for the local symmetric word and returns the value that satisfied it. `width` 4 or 8.
+  int64_t wait_until(const void* word, unsigned width, bool is_signed, device::Compare compare,
+                     int64_t expected);
+  uint64_t signal_wait_until(const uint64_t* signal, device::Compare compare, uint64_t expected);
+
+  // Collective.
+  void barrier_all();
+  void sync_all();
+
+  // Collective: throws Error(argument) on every PE, naming the values, where the PEs' `value`s differ.
+  // `what` names the value in the message.
+  void require_same(const std::string& what, const std::string& value);
+
+  // ---- kernels ----
+
+  // Runs kernel() on `blocks` host blocks and throws what stopped it, if anything did.
+  template <class Kernel>
+  void launch(uint32_t blocks, const Kernel& kernel) {
+    require_usable();
+    const uint64_t before = stops_cleared();
+    arch::launch(blocks, kernel);
+    raise_if_stopped(before);
+  }
+
+  // Sets this PE's stop word: every wait ends with Error(aborted).
+  void abort_waits();
+
+  // What was posted through NICs, by lane; empty where every peer is P2P.
+  std::vector<Traffic> proxy_traffic() const;
+  std::size_t n_queue_pairs() const;
+  // What every PE told at init.
+  const std::vector<PeCard>& cards() const;
+
+ private:
+  void require_usable() const;
+  uint64_t stops_cleared() const;
+  void raise_if_stopped(uint64_t cleared_before);
+  void check(const char* call, const char* what, const void* address, std::size_t bytes, int pe) const;
+  void check_word(const char* call, const char* what, const void* word, unsigned width) const;
+  [[noreturn]] void refuse_address(const char* call, const char* what, const void* address,
+                                   std::size_t bytes) const;
+  void put_checked(void* dest, const void* source, std::size_t bytes, const device::Signal& signal,
+                   int pe);
+  bool put_by_nic(char* dest, const char* source, std::size_t bytes, const device::Signal& signal,
+                  int pe);
+  bool get_by_nic(char* dest, const char* source, std::size_t bytes, int pe);
+
+  class Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace railshmem

@@ -1,0 +1,72 @@
+// What a runtime is made of, in the order in which it is made: the reverse is the order of its end.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kernels/shmem/order.hpp"
+#include "shmem/api/bounce.hpp"
+#include "shmem/api/pe_card.hpp"
+#include "shmem/api/peer_watch.hpp"
+#include "shmem/api/runtime.hpp"
+#include "shmem/memory/key_table.hpp"
+#include "shmem/memory/symmetric_heap.hpp"
+#include "shmem/transport/proxy/proxy.hpp"
+
+namespace railshmem {
+
+// Where the library's own words lie in the heap: the same on every PE.
+struct OwnArea {
+  uint64_t sync_rounds = 0;
+  uint64_t receives = 0;
+  uint64_t scratch = 0;
+  uint64_t bounce = 0;
+  uint64_t bounce_bytes = 0;
+  uint64_t bytes = 0;
+};
+OwnArea own_area(const Settings& settings, int n_pes, bool has_nics);
+
+class Runtime::Parts {
+ public:
+  Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen);  // setup.cpp
+  ~Parts();
+
+  // Throws why a wait of this PE ended early; clears timeouts and interrupts.
+  [[noreturn]] void raise_stopped();
+  // Collective: quiet is the caller's business. Throws on every PE where the calls differ.
+  void agree(uint64_t hash, const std::function<std::string()>& call);
+
+  std::shared_ptr<Bootstrap> bootstrap;
+  Settings settings;
+  OwnArea own;
+  device::StopRecord stop = {};
+  std::mutex stop_mutex;
+  std::atomic<uint64_t> stops_cleared{0};
+  uint64_t sync_sequence = 0;
+  device::DeviceContext context = {};
+  std::unique_ptr<nic::Provider> provider;  // null where the job has no NICs
+  SymmetricHeap heap;
+  std::vector<PeCard> cards;
+  std::unique_ptr<Topology> topology;
+  std::vector<device::Transport> transports;
+  KeyTable keys;
+  std::unique_ptr<proxy::Connections> connections;  // null where every peer is P2P
+  std::unique_ptr<proxy::Proxy> proxy;
+  Bounce bounce;
+  PeerWatch watch;
+  bool finalized = false;
+
+ private:
+  PeCard own_card();
+  void exchange_cards();
+  void map_node();
+  void fill_context();
+  void connect();
+  void start();
+};
+
+}  // namespace railshmem

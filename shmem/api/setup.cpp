@@ -1,0 +1,258 @@
+// Init: three allgathers (cards, who maps whom, queue pairs), then everything is connected. A PE that
+// cannot go on says so in the next exchange, so that all PEs raise the same error instead of waiting.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "shmem/api/report.hpp"
+#include "shmem/api/runtime_parts.hpp"
+#include "shmem/nic/emulated/emulated.hpp"
+
+namespace railshmem {
+namespace {
+
+uint64_t place(uint64_t& end, uint64_t bytes) {
+  const uint64_t at = end;
+  end += (bytes + 63) / 64 * 64;
+  return at;
+}
+
+uint32_t n_emulated_rails(const Settings& settings) {
+  if (settings.rails > 0) return settings.rails;
+  return settings.nodes > 1 ? 1 : 0;
+}
+
+std::unique_ptr<nic::Provider> make_provider(const Settings& settings, int pe) {
+  const uint32_t rails = n_emulated_rails(settings);
+  if (rails == 0) return nullptr;
+  return nic::make_emulated_provider(pe, rails, settings.emulated);
+}
+
+// Collective: throws on every PE when one of them has something to say.
+void exchange_errors(Bootstrap& bootstrap, const std::string& mine) {
+  FixedText<512> error;
+  error = mine;
+  const auto all = allgather(bootstrap, error);
+  for (std::size_t pe = 0; pe < all.size(); ++pe)
+    if (all[pe].chars[0] != '\0') fail(ErrorKind::init, "PE ", pe, ": ", all[pe].str());
+}
+
+std::string first_difference(const std::string& a, const std::string& b) {
+  std::size_t at = 0;
+  while (at < a.size() && at < b.size()) {
+    const std::size_t end_a = std::min(a.find('\n', at), a.size());
+    const std::size_t end_b = std::min(b.find('\n', at), b.size());
+    const std::string line_a = a.substr(at, end_a - at);
+    const std::string line_b = b.substr(at, end_b - at);
+    if (line_a != line_b) return line_a + " against " + line_b;
+    at = end_a + 1;
+  }
+  return "settings of different length";
+}
+
+}  // namespace
+
+OwnArea own_area(const Settings& settings, int n_pes, bool has_nics) {
+  OwnArea own;
+  own.sync_rounds = place(own.bytes, device::kSyncRounds * sizeof(device::SyncRound));
+  if (!has_nics) return own;
+  own.receives = place(own.bytes, proxy::Connections::receive_area(n_pes));
+  own.scratch = place(own.bytes, proxy::Atomics::scratch_area());
+  own.bounce_bytes = std::max<uint64_t>(4 * settings.chunk_bytes, 1 << 20);
+  own.bounce = place(own.bytes, own.bounce_bytes);
+  return own;
+}
+
+Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen)
+    : bootstrap(std::move(job)),
+      settings(chosen),
+      own(own_area(settings, bootstrap->size(), n_emulated_rails(settings) > 0)),
+      heap(settings.heap_bytes, own.bytes) {
+  heap.set_pes(bootstrap->rank(), bootstrap->size());
+  exchange_cards();
+  map_node();
+  fill_context();
+  connect();
+  start();
+}
+
+// Tells what this PE is and has; what goes wrong is told in it, not thrown.
+PeCard Runtime::Parts::own_card() {
+  PeCard card;
+  card.abi = device::kAbi;
+  card.pid = ::getpid();
+  card.host = host_name();
+  card.boot_id = boot_id();
+  card.settings = settings.source;
+  card.cores = usable_cores();
+  card.heap = heap.handle();
+  const int n_pes = bootstrap->size();
+  try {
+    if (settings.nodes > static_cast<uint32_t>(n_pes))
+      fail(ErrorKind::init, "RAILSHMEM_NODES=", settings.nodes, " with only ", n_pes, " PEs");
+    if (settings.nodes > 0)  // blocks of consecutive ranks
+      card.emulated_node = static_cast<uint32_t>(static_cast<uint64_t>(bootstrap->rank()) *
+                                                 settings.nodes / static_cast<uint64_t>(n_pes));
+    provider = make_provider(settings, bootstrap->rank());
+    if (!provider) return card;
+    const SegmentHandle handle = heap.handle();
+    keys = KeyTable(n_pes, static_cast<int>(provider->nics().size()));
+    for (const auto& nic : provider->nics()) {
+      NicCard& nic_card = card.nics[card.n_nics++];
+      nic_card.name = nic->name();
+      nic_card.rail = nic->rail();
+      nic_card.address = nic->address();
+      nic_card.capabilities = nic->capabilities();
+      const auto key =
+          nic->register_memory(heap.base(), heap.bytes(), nic::kAccessRemoteAll, &handle);
+      nic_card.heap_rkey = key.rkey;
+      keys.set_local(static_cast<int>(nic->rail()), key.lkey);
+    }
+  } catch (const Error& error) {
+    card.error = error.what();
+  }
+  return card;
+}
+
+void Runtime::Parts::exchange_cards() {
+  cards = allgather(*bootstrap, own_card());
+  const PeCard& first = cards.front();
+  for (std::size_t pe = 0; pe < cards.size(); ++pe) {
+    const PeCard& card = cards[pe];
+    if (card.error.chars[0] != '\0') fail(ErrorKind::init, "PE ", pe, ": ", card.error.str());
+    if (card.abi != first.abi)
+      fail(ErrorKind::init, "PE ", pe, " runs another build of railshmem than PE 0");
+    if (card.settings.str() != first.settings.str())
+      fail(ErrorKind::init, "PE 0 and PE ", pe, " have different settings: ",
+           first_difference(first.settings.str(), card.settings.str()));
+  }
+  for (std::size_t pe = 0; pe < cards.size(); ++pe) {
+    if (cards[pe].n_nics > 0) keys.set_base(static_cast<int>(pe), cards[pe].heap.base);
+    for (int i = 0; i < cards[pe].n_nics; ++i)
+      keys.set_remote(static_cast<int>(pe), static_cast<int>(cards[pe].nics[i].rail),
+                      cards[pe].nics[i].heap_rkey);
+  }
+}
+
+// Maps the peers that may be mapped, and lets what really worked decide who shares a node.
+void Runtime::Parts::map_node() {
+  const auto me = static_cast<std::size_t>(bootstrap->rank());
+  const std::size_t n_pes = cards.size();
+  std::vector<char> maps(n_pes, 0);
+  maps[me] = 1;
+  for (std::size_t pe = 0; pe < n_pes; ++pe) {
+    const bool candidate = pe != me && cards[pe].boot_id.str() == cards[me].boot_id.str() &&
+                           cards[pe].emulated_node == cards[me].emulated_node;
+    if (candidate) maps[pe] = heap.map_peer(static_cast<int>(pe), cards[pe].heap).empty();
+  }
+  std::vector<char> all(n_pes * n_pes);
+  bootstrap->allgather(maps.data(), n_pes, all.data());
+
+  std::vector<PeFacts> facts;
+  for (std::size_t pe = 0; pe < n_pes; ++pe) {
+    PeFacts fact;
+    fact.host = cards[pe].host.str();
+    fact.boot_id = cards[pe].boot_id.str();
+    fact.emulated_node = cards[pe].emulated_node;
+    for (int i = 0; i < cards[pe].n_nics; ++i) {
+      fact.rails.push_back(cards[pe].nics[i].rail);
+      fact.nics.push_back(cards[pe].nics[i].name.str());
+    }
+    fact.maps.assign(all.begin() + static_cast<std::ptrdiff_t>(pe * n_pes),
+                     all.begin() + static_cast<std::ptrdiff_t>((pe + 1) * n_pes));
+    facts.push_back(std::move(fact));
+  }
+  topology = std::make_unique<Topology>(std::move(facts), settings.emulated.isolated);
+  for (std::size_t pe = 0; pe < n_pes; ++pe)
+    if (topology->node(static_cast<int>(pe)) != topology->node(static_cast<int>(me)))
+      heap.unmap_peer(static_cast<int>(pe));
+}
+
+void Runtime::Parts::fill_context() {
+  const int me = bootstrap->rank();
+  for (int pe = 0; pe < bootstrap->size(); ++pe)
+    transports.push_back(topology->pair(me, pe).path == Path::p2p ? device::Transport::p2p
+                                                                  : device::Transport::proxy);
+  context.abi = device::kAbi;
+  context.pe = me;
+  context.n_pes = bootstrap->size();
+  context.heap = heap.base();
+  context.heap_bytes = heap.bytes();
+  context.peer_base = heap.peer_bases();
+  context.transport = transports.data();
+  context.atomics_posted = !topology->all_p2p();
+  context.sync_rounds = own.sync_rounds;
+  context.sync_sequence = &sync_sequence;
+  context.stop = &stop;
+  context.timeout_ns = settings.timeout_ns();
+  // Spinning helps only those who have a core each: count the threads that share this host's cores.
+  CoreSet cores{};
+  int threads = 0;
+  for (const PeCard& card : cards)
+    if (card.boot_id.str() == cards[static_cast<std::size_t>(me)].boot_id.str()) {
+      for (std::size_t word = 0; word < cores.size(); ++word) cores[word] |= card.cores[word];
+      threads += context.atomics_posted ? 2 : 1;
+    }
+  context.spins = threads <= count_cores(cores) ? 200 : 0;
+}
+
+void Runtime::Parts::connect() {
+  if (topology->all_p2p()) return;
+  std::string error;
+  const std::size_t n_pes = cards.size();
+  std::vector<nic::EndpointAddress> mine(n_pes * (settings.lanes + 2));
+  try {
+    if (!provider)
+      fail(ErrorKind::init, "some PEs cannot map each other's memory and there is no NIC to join them: ",
+           topology->pair(0, topology->members(1).front()).reason);
+    connections = std::make_unique<proxy::Connections>(context.pe, *topology, *provider, settings.lanes,
+                                                       settings.queue_depth, heap.base(), own.receives);
+    mine = connections->addresses();
+  } catch (const Error& caught) {
+    error = caught.what();
+  }
+  exchange_errors(*bootstrap, error);
+  std::vector<nic::EndpointAddress> all(n_pes * mine.size());
+  bootstrap->allgather(mine.data(), mine.size() * sizeof mine[0], all.data());
+  std::vector<std::vector<nic::NicAddress>> nics(n_pes);
+  for (std::size_t pe = 0; pe < n_pes; ++pe) {
+    nics[pe].resize(provider->nics().size());
+    for (int i = 0; i < cards[pe].n_nics; ++i)
+      nics[pe][cards[pe].nics[i].rail] = cards[pe].nics[i].address;
+  }
+  try {
+    connections->connect(all, nics, keys);
+  } catch (const Error& caught) {
+    error = caught.what();
+  }
+  exchange_errors(*bootstrap, error);  // and with that, everybody's receive buffers are posted
+}
+
+void Runtime::Parts::start() {
+  if (connections) {
+    bool native = true;
+    bool ordered = true;
+    for (const PeCard& card : cards)
+      for (int i = 0; i < card.n_nics; ++i) {
+        native = native && card.nics[i].capabilities.atomics;
+        ordered = ordered && card.nics[i].capabilities.ordered;
+      }
+    bounce.assign(heap.base() + own.bounce, own.bounce_bytes);
+    proxy = std::make_unique<proxy::Proxy>(proxy::ProxyParts{
+        settings, *provider, *connections, keys, context, own.scratch, native, ordered, context.spins * 10});
+    proxy->start();
+  }
+  std::vector<std::pair<int, SegmentHandle>> peers;
+  for (std::size_t pe = 0; pe < cards.size(); ++pe)
+    if (cards[pe].boot_id.str() == cards[static_cast<std::size_t>(context.pe)].boot_id.str())
+      peers.emplace_back(static_cast<int>(pe), cards[pe].heap);
+  watch.start(peers, &stop);
+  bootstrap->barrier();  // nobody puts to a PE that is not ready
+}
+
+Runtime::Parts::~Parts() {
+  watch.stop();
+  if (proxy) proxy->stop();
+}
+
+}  // namespace railshmem

@@ -1,0 +1,56 @@
+// Every setting of the library, read once from the environment when a runtime is made. The table in
+// settings.cpp is the only place that knows their names, defaults and meanings.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "shmem/base/span.hpp"
+
+namespace railshmem {
+
+// What the emulated NICs can do and how they behave: RAILSHMEM_EMULATED="atomics=off,ordered=off".
+struct EmulatedSettings {
+  bool atomics = true;    // FETCH_AND_ADD and COMPARE_AND_SWAP are executed
+  bool ordered = true;    // WRITEs of one queue pair are placed in order and whole
+  bool isolated = true;   // a NIC connects only to NICs of its own rail
+  uint32_t seed = 1;      // of the reordering
+};
+
+struct Settings {
+  uint64_t heap_bytes = 0;      // usable bytes of the symmetric heap
+  double timeout_s = 0;         // every wait's deadline
+  uint32_t nodes = 0;           // split this job's PEs into so many nodes; 0: as the hosts are
+  uint32_t rails = 0;           // emulated NICs per PE
+  EmulatedSettings emulated;
+  uint32_t lanes = 0;           // ordered channels per remote peer
+  uint32_t ring_commands = 0;   // slots of a command ring, a power of two
+  uint32_t queue_depth = 0;     // work-queue entries per queue pair, a power of two
+  uint64_t inflight_bytes = 0;  // bytes posted and not completed, per lane
+  uint64_t chunk_bytes = 0;     // larger puts and gets are cut into pieces of this size
+  std::string source;           // every name=value, for the comparison between PEs
+
+  uint64_t timeout_ns() const { return static_cast<uint64_t>(timeout_s * 1e9); }
+};
+
+struct SettingInfo {
+  const char* name;
+  const char* fallback;
+  const char* meaning;
+};
+
+// The table itself, for `railshmem env` and the documentation.
+Span<const SettingInfo> setting_table();
+
+using Lookup = std::function<const char*(const char* name)>;
+
+// Throws Error(init) naming the variable, its value and what is allowed.
+Settings read_settings(const Lookup& lookup);
+Settings read_settings_from_environment();
+
+// "64M", "1.5G", "4096" -> bytes. Throws Error(argument).
+uint64_t parse_bytes(const std::string& value);
+
+}  // namespace railshmem

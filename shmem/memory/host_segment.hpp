@@ -1,0 +1,50 @@
+// One contiguous piece of host memory that other processes of this host can map: a memfd. It has no
+// name, so nothing stays behind when its processes are gone, however they ended.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "shmem/base/file_descriptor.hpp"
+
+namespace railshmem {
+
+// What a peer needs to map a segment. Plain data: it travels in allgathers.
+struct SegmentHandle {
+  int32_t pid = 0;
+  int32_t fd = -1;
+  uint64_t device = 0;  // device and inode prove that /proc/<pid>/fd/<fd> is the segment meant
+  uint64_t inode = 0;
+  uint64_t bytes = 0;
+  uint64_t base = 0;  // its address in the owner
+};
+
+class HostSegment {
+ public:
+  // Pages are zero and committed on first touch. Throws Error(init) with size and reason.
+  static HostSegment create(const char* label, std::size_t bytes);
+
+  // Maps a peer's segment; inside the owner's own process it is the same memory at the same address.
+  // Throws Error(init) saying why it cannot be mapped.
+  static HostSegment import(const SegmentHandle& handle);
+
+  // True when the owner's descriptor can be seen from here, so that its pid names the owner here too.
+  static bool owner_visible(const SegmentHandle& handle);
+
+  HostSegment() = default;
+  HostSegment(HostSegment&& other) noexcept { *this = static_cast<HostSegment&&>(other); }
+  HostSegment& operator=(HostSegment&& other) noexcept;
+  ~HostSegment();
+
+  char* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  SegmentHandle handle() const;  // of a created segment
+
+ private:
+  FileDescriptor fd_;
+  char* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  bool mapped_ = false;  // this object unmaps it
+};
+
+}  // namespace railshmem

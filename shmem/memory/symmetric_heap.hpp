@@ -1,0 +1,46 @@
+// The symmetric heap of one PE: a host segment that starts with the library's own area, followed by
+// what users allocate, and the mappings of the peers' heaps.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shmem/memory/allocator.hpp"
+#include "shmem/memory/host_segment.hpp"
+
+namespace railshmem {
+
+class SymmetricHeap {
+ public:
+  SymmetricHeap(uint64_t user_bytes, uint64_t own_bytes);
+
+  char* base() const { return segment_.data(); }
+  uint64_t bytes() const { return segment_.bytes(); }
+  uint64_t own_bytes() const { return own_bytes_; }
+  SegmentHandle handle() const { return segment_.handle(); }
+
+  // True when [address, address + bytes) lies in the part users allocate from.
+  bool contains(const void* address, uint64_t bytes) const;
+
+  // null for 0 bytes; throws Error(heap_exhausted).
+  void* allocate(uint64_t bytes, uint64_t alignment, int pe);
+  // False when nothing allocated starts there.
+  bool release(void* address);
+  const Allocator& allocator() const { return allocator_; }
+
+  // Maps a peer's heap and keeps it mapped. Empty when it works, else the reason.
+  std::string map_peer(int pe, const SegmentHandle& handle);
+  void unmap_peer(int pe);
+  // [n_pes]: null where a peer's heap is not mapped.
+  void set_pes(int me, int n_pes);
+  char* const* peer_bases() const { return bases_.data(); }
+
+ private:
+  HostSegment segment_;
+  uint64_t own_bytes_;
+  Allocator allocator_;
+  std::vector<HostSegment> peers_;
+  std::vector<char*> bases_;
+};
+
+}  // namespace railshmem

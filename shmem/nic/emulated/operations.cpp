@@ -1,0 +1,154 @@
+// The engine's operations: what each does to memory, and what it refuses.
+#include <cstring>
+
+#include "shmem/nic/emulated/engine.hpp"
+#include "shmem/nic/emulated/robust_lock.hpp"
+
+namespace railshmem::nic::emulated {
+namespace {
+
+using mlx5::CqeOpcode;
+using mlx5::Opcode;
+using mlx5::Syndrome;
+
+void place(void* to, const void* from, uint64_t bytes) {
+  if (!arch::store_whole(to, from, bytes)) std::memcpy(to, from, bytes);
+}
+
+template <class Word>
+void fetch_word(void* to, const void* from) {
+  // Acquire: what was put before this word was written is seen by a later READ. Pairs with place()
+  // and with the owner's own release stores.
+  const Word word = arch::load_acquire(static_cast<const Word*>(from));
+  place(to, &word, sizeof word);
+}
+
+// The counterpart of place(): aligned words are read whole. `bytes` is not 0.
+void fetch(void* to, const void* from, uint64_t bytes) {
+  const bool aligned = reinterpret_cast<uintptr_t>(from) % bytes == 0;
+  if (aligned && bytes == 8) return fetch_word<uint64_t>(to, from);
+  if (aligned && bytes == 4) return fetch_word<uint32_t>(to, from);
+  if (aligned && bytes == 2) return fetch_word<uint16_t>(to, from);
+  if (bytes == 1) return fetch_word<uint8_t>(to, from);
+  std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+Syndrome Engine::execute(const Request& request) {
+  switch (request.op) {
+    case Opcode::write:
+      return write(request, 0, request.length);
+    case Opcode::write_imm:
+      return write_imm(request);
+    case Opcode::read:
+      return read(request);
+    case Opcode::send_imm:
+      return send(request);
+    case Opcode::fetch_add:
+    case Opcode::compare_swap:
+      return atomic(request);
+    case Opcode::nop:
+      break;
+  }
+  return Syndrome::ok;
+}
+
+// A payload of no bytes touches nothing, so that keys and addresses are not looked at; below too.
+const void* Engine::source_of(const Request& request) const {
+  return request.payload != nullptr
+             ? request.payload
+             : local_memory(own_, request.lkey, request.local, request.length);
+}
+
+Syndrome Engine::write(const Request& request, uint32_t offset, uint32_t bytes) {
+  if (request.length == 0) return Syndrome::ok;
+  const void* source = source_of(request);
+  if (source == nullptr) return Syndrome::local_protection;
+  char* target = nullptr;
+  const Syndrome found = connection_->peer().find(request.rkey, request.remote, request.length,
+                                                  kAccessRemoteWrite, &target);
+  if (found == Syndrome::ok)
+    place(target + offset, static_cast<const char*>(source) + offset, bytes);
+  return found;
+}
+
+Syndrome Engine::write_imm(const Request& request) {
+  mlx5::DataSegment unused;  // an immediate uses a buffer up and leaves it as it is
+  if (!connection_->next_receive(&unused)) return Syndrome::receiver_not_ready;
+  const Syndrome written = write(request, 0, request.length);
+  if (written != Syndrome::ok) return written;
+  Answer arrival;
+  arrival.kind = CqeOpcode::received_write_imm;
+  arrival.bytes = request.length;
+  arrival.imm = request.imm;
+  connection_->complete_receive(arrival);
+  return Syndrome::ok;
+}
+
+Syndrome Engine::read(const Request& request) {
+  if (request.length == 0) return Syndrome::ok;
+  void* to = local_memory(own_, request.lkey, request.local, request.length);
+  if (to == nullptr) return Syndrome::local_protection;
+  char* from = nullptr;
+  const Syndrome found = connection_->peer().find(request.rkey, request.remote, request.length,
+                                                  kAccessRemoteRead, &from);
+  if (found == Syndrome::ok) fetch(to, from, request.length);
+  return found;
+}
+
+Syndrome Engine::send(const Request& request) {
+  const void* source = request.length != 0 ? source_of(request) : nullptr;
+  if (request.length != 0 && source == nullptr) return Syndrome::local_protection;
+  mlx5::DataSegment buffer;
+  if (!connection_->next_receive(&buffer)) return Syndrome::receiver_not_ready;
+
+  Answer arrival;
+  arrival.kind = CqeOpcode::received_send_imm;
+  arrival.bytes = request.length;
+  arrival.imm = request.imm;
+  Syndrome answer = Syndrome::ok;
+  char* to = nullptr;
+  if (request.length > buffer.bytes) {
+    arrival.syndrome = Syndrome::local_length;
+    answer = Syndrome::remote_invalid_request;
+  } else if (request.length != 0 &&
+             connection_->peer().find(buffer.lkey, buffer.address, request.length, kAccessLocal,
+                                      &to) != Syndrome::ok) {
+    arrival.syndrome = Syndrome::local_protection;
+    answer = Syndrome::remote_operation;
+  }
+  if (answer != Syndrome::ok) arrival.kind = CqeOpcode::receive_error;
+  if (to != nullptr) std::memcpy(to, source, request.length);
+  connection_->complete_receive(arrival);
+  return answer;
+}
+
+Syndrome Engine::atomic(const Request& request) {
+  if (!atomics_) return Syndrome::remote_operation;
+  if (request.remote % 8 != 0) return Syndrome::remote_invalid_request;
+  void* result = local_memory(own_, request.lkey, request.local, 8);
+  if (result == nullptr) return Syndrome::local_protection;
+  char* at = nullptr;
+  const Syndrome found =
+      connection_->peer().find(request.rkey, request.remote, 8, kAccessRemoteAtomic, &at);
+  if (found != Syndrome::ok) return found;
+  auto* word = reinterpret_cast<uint64_t*>(at);
+  uint64_t before = 0;
+  {
+    // A load and a store, not one indivisible step: like hardware, atomic only among the atomics of
+    // this NIC. Acquire and release, so that an atomic orders what was put before and is read
+    // after.
+    const RobustLock lock(connection_->peer().nic().mutex);
+    before = arch::load_acquire(word);
+    if (request.op == Opcode::fetch_add) {
+      arch::store_release(word, before + request.swap_add);
+    } else if (before == request.compare) {
+      arch::store_release(word, request.swap_add);
+    }
+  }
+  place(result, &before, sizeof before);
+  return Syndrome::ok;
+}
+
+}  // namespace railshmem::nic::emulated

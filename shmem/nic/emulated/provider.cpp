@@ -1,0 +1,39 @@
+#include "shmem/nic/emulated/emulated.hpp"
+#include "shmem/nic/emulated/emulated_nic.hpp"
+#include "shmem/nic/emulated/segments.hpp"
+
+namespace railshmem::nic {
+namespace {
+
+class EmulatedProvider final : public Provider {
+ public:
+  EmulatedProvider(int pe, uint32_t rails, const EmulatedSettings& settings)
+      : segment_(emulated::create_segment("railshmem-nics", emulated::shared_bytes(rails))) {
+    for (uint32_t index = 0; index < rails; ++index) {
+      emulated::NicLocation location;
+      location.segment = segment_->handle();
+      location.pe = pe;
+      location.nic = index;
+      location.rail = index;
+      nics_.push_back(std::make_unique<emulated::EmulatedNic>(
+          location, emulated::nic_in(*segment_, index), settings));
+    }
+  }
+
+  const char* name() const override { return "emulated"; }
+  const std::vector<std::unique_ptr<Nic>>& nics() const override { return nics_; }
+  uint32_t* sleep_word() override { return &emulated::header_in(*segment_).sleep_word; }
+
+ private:
+  std::shared_ptr<HostSegment> segment_;
+  std::vector<std::unique_ptr<Nic>> nics_;
+};
+
+}  // namespace
+
+std::unique_ptr<Provider> make_emulated_provider(int pe, uint32_t rails,
+                                                 const EmulatedSettings& settings) {
+  return std::make_unique<EmulatedProvider>(pe, rails, settings);
+}
+
+}  // namespace railshmem::nic

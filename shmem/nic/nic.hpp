@@ -1,0 +1,158 @@
+// The seam between the library and its networks. A provider offers NICs; a NIC registers memory and
+// makes endpoints; an endpoint is one reliable, connected queue pair. The host API, the proxy and the
+// IO engine use nothing else of a network. Providers: emulated/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "shmem/memory/host_segment.hpp"
+
+namespace railshmem::nic {
+
+enum class Opcode : uint8_t { write, write_imm, read, send_imm, fetch_add, compare_swap };
+const char* name_of(Opcode op);
+
+// What a NIC really does, found at run time.
+struct Capabilities {
+  bool atomics = false;      // FETCH_AND_ADD and COMPARE_AND_SWAP on 8 aligned bytes
+  bool ordered = false;      // WRITE -> WRITE and WRITE -> atomic of one endpoint are placed in order
+  bool device_queues = false;  // queues and doorbells can be mapped by kernels
+  uint32_t max_inline = 0;   // bytes a WRITE may carry inside its entry
+  uint32_t max_send = 0;     // bytes a SEND may carry inside its entry
+  uint64_t max_message = 0;  // bytes of one WRITE or READ
+};
+
+// Rights a registered region grants to peers. Local use is always granted.
+enum Access : uint32_t {
+  kAccessLocal = 0,
+  kAccessRemoteWrite = 1,
+  kAccessRemoteRead = 2,
+  kAccessRemoteAtomic = 4,
+  kAccessRemoteAll = 7,
+};
+
+struct MemoryKey {
+  uint32_t lkey = 0;
+  uint32_t rkey = 0;
+};
+
+// Where a NIC or an endpoint is found. Opaque plain data: it travels in allgathers and is understood
+// by the provider that made it.
+struct NicAddress {
+  unsigned char bytes[112] = {};
+};
+struct EndpointAddress {
+  unsigned char bytes[16] = {};
+};
+
+struct WorkRequest {
+  Opcode op = Opcode::write;
+  bool inlined = false;   // the bytes at `local` travel inside the entry and may change after post()
+  uint64_t local = 0;     // source of WRITE and SEND, destination of READ and of an atomic's result
+  uint32_t lkey = 0;      // not needed where inlined
+  uint32_t length = 0;    // bytes; 8 for atomics
+  uint64_t remote = 0;    // address in the peer
+  uint32_t rkey = 0;
+  uint32_t imm = 0;       // of write_imm and send_imm
+  uint64_t operand = 0;   // what fetch_add adds, what compare_swap stores
+  uint64_t compare = 0;   // what compare_swap expects
+};
+
+enum class Status : uint8_t {
+  ok,
+  local_length,     // a receive buffer or an entry was too small; the sender: remote_operation
+  local_operation,  // malformed entry
+  local_protection, // lkey or local bounds
+  flushed,          // the endpoint was already in error
+  remote_access,    // rkey, remote bounds or rights
+  remote_operation, // the peer could not do it (atomics it does not offer, misaligned)
+  receiver_not_ready,  // no receive buffer was posted
+  peer_unreachable,    // the peer's NIC is gone
+};
+const char* name_of(Status status);
+
+struct Completion {
+  uint32_t endpoint = 0;  // Endpoint::id()
+  bool received = false;  // a SEND or an immediate arrived; else a request of ours ended
+  Status status = Status::ok;
+  uint64_t index = 0;     // the request's (or the receive buffer's) number on its endpoint, from 0
+  uint32_t bytes = 0;     // received
+  uint32_t imm = 0;       // received
+};
+
+// One reliable, connected queue pair. Used by one thread at a time; destroyed before its NIC. Every
+// request yields exactly one completion, in the order of posting. The first that is not ok ends the
+// queue pair: later requests are flushed, and those of the peer find it unreachable.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  virtual uint32_t id() const = 0;  // unique within its NIC
+  virtual EndpointAddress address() const = 0;
+
+  // Both sides call it, with the other's addresses. Throws Error(init) with the reason where the peer
+  // cannot be reached, for example on another rail.
+  virtual void connect(const NicAddress& peer_nic, const EndpointAddress& peer) = 0;
+
+  // Writes one entry; the NIC sees it at ring_doorbell(). Returns false, and does nothing, when all
+  // entries are in use (posted and not yet polled as completed). Throws Error(argument), and does
+  // nothing, for what no entry can say: beyond max_message or the inline limits, an atomic that is not
+  // of 8 bytes, an endpoint that is not connected.
+  virtual bool post(const WorkRequest& request) = 0;
+  virtual void ring_doorbell() = 0;
+
+  // Gives the NIC a buffer for one incoming SEND or immediate; false when all are in use. The region
+  // of `lkey` must have been registered with `shared` (see register_memory).
+  virtual bool post_receive(uint64_t address, uint32_t lkey, uint32_t bytes) = 0;
+
+  virtual uint64_t posted() const = 0;     // requests posted since creation
+  virtual uint64_t completed() const = 0;  // of those, polled as completed
+};
+
+class Nic {
+ public:
+  virtual ~Nic() = default;
+
+  virtual const std::string& name() const = 0;
+  virtual uint32_t rail() const = 0;
+  virtual const Capabilities& capabilities() const = 0;
+  virtual NicAddress address() const = 0;
+
+  // Registers [address, address + bytes). Remote access and receive buffers need `shared`, the segment
+  // that holds the region (its base included), where the provider's peers reach memory by mapping it.
+  // The region must stay alive until deregister_memory, which returns when no peer touches it any more.
+  virtual MemoryKey register_memory(void* address, std::size_t bytes, uint32_t access,
+                                    const SegmentHandle* shared) = 0;
+  virtual void deregister_memory(const MemoryKey& key) = 0;
+
+  // Queues of `depth` requests and `receive_depth` receive buffers, both powers of two.
+  virtual std::unique_ptr<Endpoint> create_endpoint(uint32_t depth, uint32_t receive_depth) = 0;
+
+  // Does the part of the work that the provider leaves to the CPU; true when something moved.
+  virtual bool progress() = 0;
+
+  // Fills up to `room` completions of all endpoints of this NIC; returns how many.
+  virtual std::size_t poll(Completion* out, std::size_t room) = 0;
+};
+
+class Provider {
+ public:
+  virtual ~Provider() = default;
+
+  virtual const char* name() const = 0;
+  virtual const std::vector<std::unique_ptr<Nic>>& nics() const = 0;
+
+  // The word on which the thread that drives these NICs sleeps: it stores 1, looks once more for
+  // work and waits (futex, shared between processes) while the word is 1. Whoever brings work, the
+  // NICs included, exchanges it to 0 and wakes the thread when it was 1.
+  virtual uint32_t* sleep_word() = 0;
+};
+
+static_assert(std::is_trivially_copyable_v<NicAddress> && std::is_trivially_copyable_v<SegmentHandle>);
+
+}  // namespace railshmem::nic

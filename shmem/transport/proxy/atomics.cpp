@@ -1,0 +1,159 @@
+#include "shmem/transport/proxy/atomics.hpp"
+
+#include <cstring>
+
+namespace railshmem::proxy {
+namespace {
+
+using device::AtomicOp;
+using nic::Status;
+
+// What a request carries; its number travels as the immediate and comes back with the answer.
+struct Request {
+  uint64_t target;
+  uint64_t operand;
+  uint64_t compare;
+  uint8_t op;
+  uint8_t width;
+};
+static_assert(sizeof(Request) <= 44, "a request fits inside one entry");
+static_assert(sizeof(Request) <= Connections::kReceiveBytes, "a request fits a receive buffer");
+
+constexpr uint32_t kRefused = 0x80000000u;  // in the answer's immediate
+
+template <class T>
+uint64_t apply(const Request& request, char* at) {
+  return device::apply_atomic(static_cast<AtomicOp>(request.op), reinterpret_cast<T*>(at),
+                              static_cast<T>(request.operand), static_cast<T>(request.compare));
+}
+
+}  // namespace
+
+Atomics::Atomics(Connections& connections, const KeyTable& keys, char* heap, uint64_t heap_bytes,
+                 uint64_t scratch_offset, bool native, Client& client)
+    : connections_(connections), keys_(keys), heap_(heap), heap_bytes_(heap_bytes),
+      scratch_(reinterpret_cast<uint64_t*>(heap + scratch_offset)), native_(native), client_(client),
+      records_(kTasks) {
+  for (uint32_t index = kTasks; index > 0; --index) free_.push_back(index - 1);
+}
+
+bool Atomics::start(const AtomicTask& task) {
+  if (free_.empty()) return false;
+  const uint32_t index = free_.back();
+  free_.pop_back();
+  records_[index] = {task, 0, false};
+  if (!is_native(task)) {
+    send_request(index);
+  } else if (task.op == AtomicOp::compare_swap) {
+    records_[index].expected = task.compare;
+    records_[index].swapping = true;
+    post_step(index, nic::Opcode::compare_swap, task.operand, task.compare);
+  } else {
+    // Everything else begins by reading (adding 0), except the add, which is done by that.
+    post_step(index, nic::Opcode::fetch_add, task.op == AtomicOp::add ? task.operand : 0, 0);
+  }
+  return true;
+}
+
+void Atomics::post_step(uint32_t index, nic::Opcode op, uint64_t operand, uint64_t compare) {
+  const AtomicTask& task = records_[index].task;
+  Channel& channel = *connections_.atomics_to(task.pe);
+  nic::WorkRequest request;
+  request.op = op;
+  request.local = reinterpret_cast<uint64_t>(scratch_ + index);
+  request.lkey = keys_.local(channel.rail());
+  request.length = 8;
+  request.remote = keys_.address(task.pe, task.target);
+  request.rkey = keys_.remote(task.pe, channel.rail());
+  request.operand = operand;
+  request.compare = compare;
+  channel.submit(request, {After::atomic_step, op, task.lane, index, task.sequence, 0, task.target});
+}
+
+void Atomics::step_completed(uint32_t index, Status status) {
+  Record& record = records_[index];
+  const AtomicTask& task = record.task;
+  const uint64_t seen = __atomic_load_n(scratch_ + index, __ATOMIC_ACQUIRE);
+  const bool one_step =
+      task.op == AtomicOp::add || task.op == AtomicOp::fetch || task.op == AtomicOp::compare_swap;
+  if (status != Status::ok || one_step || (record.swapping && seen == record.expected))
+    return end(index, seen, status);
+  // The word was read, or changed under our compare-and-swap: try to replace what is there now.
+  record.expected = seen;
+  record.swapping = true;
+  post_step(index, nic::Opcode::compare_swap,
+            device::atomic_result(task.op, seen, task.operand, task.compare), seen);
+}
+
+void Atomics::send_request(uint32_t index) {
+  const AtomicTask& task = records_[index].task;
+  Channel& channel = *connections_.atomics_to(task.pe);
+  if (channel.credits == 0) {
+    channel.requests.push_back(index);
+    return;
+  }
+  --channel.credits;
+  Request body{task.target, task.operand, task.compare, static_cast<uint8_t>(task.op),
+               static_cast<uint8_t>(task.width)};
+  nic::WorkRequest request;
+  request.op = nic::Opcode::send_imm;
+  request.inlined = true;
+  request.local = reinterpret_cast<uint64_t>(&body);
+  request.length = sizeof body;
+  request.imm = index;
+  channel.submit(request, {After::request, request.op, task.lane, index, task.sequence, 0, task.target});
+}
+
+void Atomics::channel_failed(Channel& channel) {
+  while (!channel.requests.empty()) {
+    const uint32_t index = channel.requests.front();
+    channel.requests.pop_front();
+    end(index, 0, Status::flushed);
+  }
+}
+
+void Atomics::message_received(Channel& channel, const nic::Completion& completion) {
+  const char* buffer = connections_.received(channel, completion.index);
+  if (&channel != connections_.atomics_to(channel.peer())) return answer(channel, completion, buffer);
+  uint64_t value;
+  std::memcpy(&value, buffer, sizeof value);
+  connections_.give_back(channel, completion.index);
+  ++channel.credits;
+  const bool refused = (completion.imm & kRefused) != 0;
+  end(completion.imm & ~kRefused, value, refused ? Status::remote_operation : Status::ok);
+  if (!channel.requests.empty()) {
+    const uint32_t next = channel.requests.front();
+    channel.requests.pop_front();
+    send_request(next);
+  }
+}
+
+void Atomics::answer(Channel& channel, const nic::Completion& completion, const char* buffer) {
+  Request body;
+  std::memcpy(&body, buffer, sizeof body);
+  connections_.give_back(channel, completion.index);  // before the answer lets the peer send again
+  nic::WorkRequest reply;
+  reply.op = nic::Opcode::send_imm;
+  reply.imm = completion.imm;
+  uint64_t value = 0;
+  const bool valid = (body.width == 4 || body.width == 8) && body.target % body.width == 0 &&
+                     body.target <= heap_bytes_ - body.width;
+  if (valid) {
+    char* at = heap_ + body.target;
+    value = body.width == 8 ? apply<uint64_t>(body, at) : apply<uint32_t>(body, at);
+  } else {
+    reply.imm |= kRefused;
+  }
+  reply.inlined = true;
+  reply.local = reinterpret_cast<uint64_t>(&value);
+  reply.length = sizeof value;
+  channel.submit(reply, {});
+}
+
+void Atomics::end(uint32_t index, uint64_t old_value, Status status) {
+  const AtomicTask task = records_[index].task;
+  free_.push_back(index);
+  client_.atomic_done(task, old_value, status);
+}
+
+}  // namespace railshmem::proxy

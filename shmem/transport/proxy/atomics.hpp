@@ -1,0 +1,82 @@
+// Atomics that cannot be done by load and store: executed in one place per target heap. Where every NIC
+// has native atomics that place is the target's NIC of its home rail (FETCH_AND_ADD, COMPARE_AND_SWAP
+// and loops of the latter); otherwise, and for 4-byte words, it is the target's progress thread, asked
+// by message and answering by message.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/shmem/atomic.hpp"
+#include "shmem/memory/key_table.hpp"
+#include "shmem/transport/proxy/connections.hpp"
+
+namespace railshmem::proxy {
+
+struct AtomicTask {
+  uint32_t lane = 0;
+  int pe = 0;
+  uint64_t sequence = 0;  // of its command on the lane
+  device::AtomicOp op = device::AtomicOp::fetch;
+  uint32_t width = 8;
+  uint64_t target = 0;  // offset in the peer's heap
+  uint64_t operand = 0;
+  uint64_t compare = 0;
+  uint32_t slot = 0;    // result slot + 1; 0: nobody waits for the value
+};
+
+class Atomics {
+ public:
+  static constexpr uint32_t kTasks = 256;  // in flight at once
+
+  // Heap bytes for the results of native atomics.
+  static constexpr uint64_t scratch_area() { return kTasks * sizeof(uint64_t); }
+
+  // Told how an atomic ended: the old value, or the error.
+  class Client {
+   public:
+    virtual ~Client() = default;
+    virtual void atomic_done(const AtomicTask& task, uint64_t old_value, nic::Status status) = 0;
+  };
+
+  Atomics(Connections& connections, const KeyTable& keys, char* heap, uint64_t heap_bytes,
+          uint64_t scratch_offset, bool native, Client& client);
+
+  // False, and nothing done, while kTasks are in flight.
+  bool start(const AtomicTask& task);
+
+  // A native step of atomic `index` completed on its channel.
+  void step_completed(uint32_t index, nic::Status status);
+  // The request of atomic `index` could not be sent.
+  void request_failed(uint32_t index, nic::Status status) { end(index, 0, status); }
+  // The channel is in error: requests that wait for its credits will never go.
+  void channel_failed(Channel& channel);
+
+  // A message arrived: a request of the channel's peer, or the answer to one of ours.
+  void message_received(Channel& channel, const nic::Completion& completion);
+
+ private:
+  struct Record {
+    AtomicTask task;
+    uint64_t expected = 0;  // what the compare-and-swap in flight expects
+    bool swapping = false;  // the step in flight is a compare-and-swap
+  };
+
+  bool is_native(const AtomicTask& task) const { return native_ && task.width == 8; }
+  void post_step(uint32_t index, nic::Opcode op, uint64_t operand, uint64_t compare);
+  void send_request(uint32_t index);
+  void answer(Channel& channel, const nic::Completion& completion, const char* request);
+  void end(uint32_t index, uint64_t old_value, nic::Status status);
+
+  Connections& connections_;
+  const KeyTable& keys_;
+  char* heap_;
+  uint64_t heap_bytes_;
+  uint64_t* scratch_;
+  bool native_;
+  Client& client_;
+  std::vector<Record> records_;
+  std::vector<uint32_t> free_;
+};
+
+}  // namespace railshmem::proxy

@@ -1,0 +1,139 @@
+#include "shmem/transport/proxy/proxy.hpp"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace railshmem::proxy {
+namespace {
+
+constexpr uint32_t kResultSlots = 1024;
+constexpr uint32_t kIdleYields = 100;    // before the idle thread sleeps
+constexpr int64_t kSleepNs = 100000000;  // a lost wake would cost this much, never a hang
+
+uint32_t log2_of(uint32_t power) {
+  uint32_t shift = 0;
+  while ((1u << shift) < power) ++shift;
+  return shift;
+}
+
+}  // namespace
+
+Proxy::Proxy(const ProxyParts& parts)
+    : parts_(parts),
+      atomics_(parts.connections, parts.keys, parts.context.heap, parts.context.heap_bytes,
+               parts.scratch_offset, parts.native_atomics, *this),
+      slots_(parts.settings.ring_commands),
+      results_(kResultSlots) {
+  device::DeviceContext& ctx = parts_.context;
+  const uint32_t n_lanes = parts_.settings.lanes;
+  const std::size_t count = static_cast<std::size_t>(ctx.n_pes) * n_lanes;
+  shared_lanes_ = std::make_unique<device::Lane[]>(count);
+  for (std::size_t index = 0; index < count; ++index) {
+    const int pe = static_cast<int>(index / n_lanes);
+    Channel* data = parts_.connections.data(pe, static_cast<uint32_t>(index % n_lanes));
+    // A peer without a data channel is P2P; its lanes carry atomics, which have a channel of their own.
+    if (data == nullptr) data = parts_.connections.atomics_to(pe);
+    shared_lanes_[index] = {0, 0, 0, data->rail(), 1};
+    lanes_.push_back(std::make_unique<LaneState>(pe, data, &shared_lanes_[index],
+                                                 parts_.settings.queue_depth));
+  }
+  ring_ = {slots_.data(), log2_of(parts_.settings.ring_commands), &words_.tail, &words_.head_seen,
+           &words_.head, &words_.dead, parts_.provider.sleep_word()};
+  ctx.rings = &ring_;
+  ctx.lanes = shared_lanes_.get();
+  ctx.n_lanes = n_lanes;
+  ctx.result_slots = results_.data();
+  ctx.n_result_slots = kResultSlots;
+  ctx.result_hint = &words_.result_hint;
+}
+
+void Proxy::start() {
+  // Signals are for the interpreter's thread: this one must not take them.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Proxy::stop() {
+  stopping_.store(true, std::memory_order_seq_cst);  // ordered before the look at the sleep word
+  arch::wake(ring_.sleep_word);
+  if (thread_.joinable()) thread_.join();
+}
+
+void Proxy::run() {
+  pthread_setname_np(pthread_self(), "rsh-progress");
+  uint32_t idle = 0;
+  while (!stopping_.load(std::memory_order_acquire)) {
+    if (step()) {
+      idle = 0;
+    } else if (++idle <= parts_.spins) {
+      arch::relax();
+    } else if (idle <= parts_.spins + kIdleYields) {
+      sched_yield();
+    } else {
+      sleep();
+    }
+  }
+}
+
+void Proxy::sleep() {
+  uint32_t* word = ring_.sleep_word;
+  arch::store_ordered(word, 1u);
+  arch::fence_system();  // the look below comes after the store: the sleeper's half of arch::wake
+  if (!step() && !stopping_.load(std::memory_order_seq_cst)) {
+    const timespec limit{0, kSleepNs};
+    syscall(SYS_futex, word, FUTEX_WAIT, 1, &limit, nullptr, 0);
+  }
+  arch::store_relaxed(word, 0u);
+}
+
+// One round of everything; true when something moved.
+bool Proxy::step() {
+  bool moved = false;
+  for (const auto& nic : parts_.provider.nics()) moved |= nic->progress();
+  moved |= poll();
+  for (const auto& channel : parts_.connections.all())
+    if (channel) moved |= channel->drain();
+  if (!stalled_.empty()) {
+    const std::vector<uint32_t> again = std::move(stalled_);
+    stalled_.clear();
+    for (const uint32_t index : again) pump_signals(*lanes_[index], index);
+  }
+  moved |= take_commands();
+  for (const auto& channel : parts_.connections.all())
+    if (channel) channel->ring_doorbell();
+  return moved;
+}
+
+bool Proxy::take_commands() {
+  // A batch, so that completions and peers' requests are served in between.
+  constexpr int kBatch = 64;
+  int taken = 0;
+  while (taken < kBatch && (current_.active || read_next())) {
+    if (!issue()) break;
+    current_.active = false;
+    ++taken;
+  }
+  return taken > 0;
+}
+
+bool Proxy::read_next() {
+  const uint64_t mask = slots_.size() - 1;
+  current_ = Current();
+  if (!device::read_command(&slots_[taken_ & mask], device::lap_of(taken_, ring_.shift),
+                            &current_.command))
+    return false;
+  ++taken_;
+  arch::store_release(&words_.head, taken_);  // the slot may be written again
+  current_.active = true;
+  return true;
+}
+
+}  // namespace railshmem::proxy

@@ -1,0 +1,112 @@
+// The progress thread of one PE: takes commands that kernels wrote into the ring, drives the NICs, and
+// publishes per lane how many commands are complete. In flight is bounded per lane in commands and in
+// bytes, so a ring of any size works under any load.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "kernels/shmem/ring.hpp"
+#include "shmem/base/settings.hpp"
+#include "shmem/memory/key_table.hpp"
+#include "shmem/nic/nic.hpp"
+#include "shmem/transport/proxy/atomics.hpp"
+#include "shmem/transport/proxy/connections.hpp"
+#include "shmem/transport/proxy/lane_state.hpp"
+
+namespace railshmem::proxy {
+
+// What the proxy works on; everything outlives it.
+struct ProxyParts {
+  const Settings& settings;
+  nic::Provider& provider;
+  Connections& connections;
+  const KeyTable& keys;
+  device::DeviceContext& context;  // the proxy fills in rings, lanes and result slots
+  uint64_t scratch_offset;
+  bool native_atomics;             // every NIC of the job has them
+  bool ordered;                    // every NIC of the job places WRITEs in order
+  uint32_t spins;                  // idle rounds before the thread yields its core
+};
+
+class Proxy final : private Atomics::Client {
+ public:
+  explicit Proxy(const ProxyParts& parts);
+  ~Proxy() override { stop(); }
+
+  void start();
+  void stop();
+
+  const std::vector<std::unique_ptr<LaneState>>& lanes() const { return lanes_; }
+
+ private:
+  // The command being issued, which may wait for room half way.
+  struct Current {
+    device::Command command;
+    LaneState* lane = nullptr;
+    uint32_t lane_index = 0;
+    uint64_t sequence = 0;
+    uint64_t bytes_done = 0;
+    bool data_done = false;
+    bool active = false;
+  };
+
+  // proxy.cpp: the thread
+  void run();
+  bool step();
+  void sleep();
+  bool take_commands();
+  bool read_next();
+
+  // issue.cpp: commands to work requests. False: no room yet, call again.
+  bool issue();
+  bool begin();
+  bool issue_put();
+  bool issue_immediate();
+  bool issue_get();
+  bool issue_atomic();
+  bool issue_fence();
+  bool issue_signal();
+  bool transfer(nic::Opcode op, After last);
+  bool signal_follows_data(const device::Command& command, const LaneState& lane) const;
+  nic::WorkRequest write_of(const LaneState& lane, uint64_t target) const;
+  void post(Channel& channel, const nic::WorkRequest& request, const Posted& entry);
+  void complete_now();
+  void refuse(nic::Status status);
+
+  // complete.cpp: completions to finished commands
+  bool poll();
+  void completed(Channel& channel, const nic::Completion& completion);
+  void failed(Channel& channel, const Posted& entry, nic::Status status);
+  void finish_slot(uint32_t slot, uint64_t value);
+  void pump_signals(LaneState& lane, uint32_t lane_index);
+  void drop_signal(LaneState& lane, uint64_t sequence);
+  void atomic_done(const AtomicTask& task, uint64_t old_value, nic::Status status) override;
+
+  const ProxyParts parts_;
+  Atomics atomics_;
+  std::vector<std::unique_ptr<LaneState>> lanes_;  // [n_pes * lanes]
+  std::unique_ptr<device::Lane[]> shared_lanes_;
+  std::vector<device::CommandSlot> slots_;
+  std::vector<device::ResultSlot> results_;
+  device::Ring ring_ = {};
+  // Each word is written by one side only, or by all producers: a cache line each.
+  struct RingWords {
+    alignas(64) uint64_t tail = 0;
+    alignas(64) uint64_t head_seen = 0;
+    alignas(64) uint64_t head = 0;
+    alignas(64) uint64_t result_hint = 0;
+    alignas(64) uint32_t dead = 0;
+  } words_;
+  uint64_t taken_ = 0;  // commands read from the ring
+  Current current_;
+  std::vector<uint32_t> stalled_;  // lanes whose signal waits for a free atomic
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace railshmem::proxy
