@@ -1,7 +1,6 @@
 // The queue formats of ConnectX NICs: work-queue entries, completion-queue entries, doorbells, and
 // functions that write and read them. Whatever drives such a queue uses these: the emulated NIC's
-// endpoints today, kernels that ring a NIC themselves tomorrow. Everything multi-byte is
-// big-endian.
+// endpoints today, kernels that ring a NIC themselves tomorrow. Numbers are big-endian.
 //
 // Every entry made here fills exactly one basic block of 64 bytes, so that the index of an entry is
 // its place in the queue and nothing ever wraps in the middle of an entry.
@@ -223,8 +222,7 @@ RSH_DEVICE void encode_nop(const Place& p) {
 RSH_DEVICE void ring(DoorbellRecord* record, uint64_t* doorbell, const Entry* last, uint64_t next) {
   uint64_t word;
   memcpy(&word, last->bytes, sizeof word);
-  // The NIC reads the doorbell, then the record, then the entries: each store releases what it
-  // needs.
+  // The NIC reads the doorbell, then the record, then the entries; each store releases the next.
   arch::store_release(&record->send, be32(static_cast<uint16_t>(next)));
   arch::store_release(doorbell, word);
 }

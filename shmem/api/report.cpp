@@ -17,7 +17,7 @@ const char* name_of(Waiting waiting) {
     case Waiting::result_slot: return "a free result slot";
     case Waiting::word: return "wait_until: a word to change";
     case Waiting::signal: return "signal_wait_until: a signal";
-    case Waiting::barrier: return "barrier: a peer to arrive";
+    case Waiting::barrier: return "barrier: a peer, or one that it waits for itself, to arrive";
     case Waiting::ep_header: return "dispatch: the header of a remote PE's rows";
     case Waiting::ep_counts: return "dispatch: how many rows a PE sends";
     case Waiting::ep_base: return "dispatch: where a PE wants the rows";

@@ -101,13 +101,13 @@ class Endpoint {
 
   // Writes one entry; the NIC sees it at ring_doorbell(). Returns false, and does nothing, when all
   // entries are in use (posted and not yet polled as completed). Throws Error(argument), and does
-  // nothing, for what no entry can say: beyond max_message or the inline limits, an atomic that is not
-  // of 8 bytes, an endpoint that is not connected.
+  // nothing, for what no entry can say: beyond max_message or the inline limits, an atomic that is
+  // not of 8 bytes, an endpoint that is not connected.
   virtual bool post(const WorkRequest& request) = 0;
   virtual void ring_doorbell() = 0;
 
-  // Gives the NIC a buffer for one incoming SEND or immediate; false when all are in use. The region
-  // of `lkey` must have been registered with `shared` (see register_memory).
+  // Gives the NIC a buffer for one incoming SEND or immediate; false when all are in use. The
+  // region of `lkey` must have been registered with `shared` (see register_memory).
   virtual bool post_receive(uint64_t address, uint32_t lkey, uint32_t bytes) = 0;
 
   virtual uint64_t posted() const = 0;     // requests posted since creation
@@ -123,9 +123,10 @@ class Nic {
   virtual const Capabilities& capabilities() const = 0;
   virtual NicAddress address() const = 0;
 
-  // Registers [address, address + bytes). Remote access and receive buffers need `shared`, the segment
-  // that holds the region (its base included), where the provider's peers reach memory by mapping it.
-  // The region must stay alive until deregister_memory, which returns when no peer touches it any more.
+  // Registers [address, address + bytes). Remote access and receive buffers need `shared`, the
+  // segment that holds the region (its base included), where the provider's peers reach memory by
+  // mapping it. The region must stay alive until deregister_memory, which returns when no peer
+  // touches it any more.
   virtual MemoryKey register_memory(void* address, std::size_t bytes, uint32_t access,
                                     const SegmentHandle* shared) = 0;
   virtual void deregister_memory(const MemoryKey& key) = 0;

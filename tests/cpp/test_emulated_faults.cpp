@@ -113,17 +113,19 @@ TEST_CASE("emulated NIC: deregistered memory is out of reach, also under a recyc
 }
 
 TEST_CASE("emulated NIC: deregistration waits for the copy that is under way") {
-  Pair pair;
-  std::atomic<bool> started{false};
-  std::thread writer([&] {
-    while (pair.a.run(pair.request(Opcode::write, 0, 0, 1 << 18)) == Status::ok) started = true;
-    started = true;
-  });
-  while (!started) std::this_thread::yield();
-  pair.b.nic.deregister_memory(pair.b.key);
-  std::memset(pair.b.heap.data(), 7, 1 << 18);  // ours again: the thread sanitizer watches
-  writer.join();
-  CHECK(pair.b.word<uint8_t>(0) == 7);
+  for (int round = 0; round < 10; ++round) {
+    Pair pair;
+    std::atomic<bool> started{false};
+    std::thread writer([&] {
+      while (pair.a.run(pair.request(Opcode::write, 0, 0, 1 << 18)) == Status::ok) started = true;
+      started = true;
+    });
+    while (!started) std::this_thread::yield();
+    pair.b.nic.deregister_memory(pair.b.key);
+    std::memset(pair.b.heap.data(), 7, 1 << 18);  // ours again: the thread sanitizer watches
+    writer.join();
+    CHECK(pair.b.word<uint8_t>(0) == 7);
+  }
 }
 
 TEST_CASE("emulated NIC: regions that peers cannot map are refused at registration") {

@@ -145,8 +145,7 @@ TEST_CASE("emulated NIC: an arrival wakes whoever sleeps") {
   CHECK(arch::load_relaxed(word) == 0);
   pair.b.complete(1);
 
-  // A real sleeper: it announces itself, looks once more and waits; the test hangs if nobody wakes
-  // it.
+  // A real sleeper: it announces itself, looks once more and waits; unless woken it hangs.
   std::thread sleeper([&] {
     Completion got;
     while (pair.b.nic.poll(&got, 1) == 0) {

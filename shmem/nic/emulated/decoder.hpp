@@ -1,6 +1,5 @@
 // What a NIC understands of one work-queue entry. It reads the bytes by their place in the format
-// and shares nothing with the functions that write them: a wrong entry must not look right from
-// both sides.
+// and shares nothing with the functions that write them: a wrong entry must not look right twice.
 #pragma once
 
 #include <cstdint>

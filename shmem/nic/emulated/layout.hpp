@@ -30,8 +30,7 @@ struct RegionSlot {
 static_assert(sizeof(RegionSlot) == 64 && sizeof(SegmentHandle) % 8 == 0);
 
 struct QueuePairSlot {
-  // Token of the endpoint whose requests are accepted; 0: of none (not connected, in error,
-  // closed).
+  // Token of the endpoint whose requests are accepted; 0: of none (unconnected, failed, closed).
   alignas(64) uint64_t link;
   uint32_t receive_depth;
   alignas(64) mlx5::DoorbellRecord doorbell;

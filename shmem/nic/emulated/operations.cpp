@@ -137,8 +137,7 @@ Syndrome Engine::atomic(const Request& request) {
   uint64_t before = 0;
   {
     // A load and a store, not one indivisible step: like hardware, atomic only among the atomics of
-    // this NIC. Acquire and release, so that an atomic orders what was put before and is read
-    // after.
+    // this NIC. Acquire and release, so that what was put before is seen by who reads the word.
     const RobustLock lock(connection_->peer().nic().mutex);
     before = arch::load_acquire(word);
     if (request.op == Opcode::fetch_add) {

@@ -33,8 +33,7 @@ bool read_region(const SharedNic& nic, uint32_t key, Region* out);
 // Whether the key is valid now; after the start of a Visit it stays so until the visit ends.
 bool is_registered(const SharedNic& nic, uint32_t key);
 
-// Where the owner's engine finds [address, address + length); null: not inside the region of
-// `lkey`.
+// Where the owner's engine finds [address, address + length); null: not inside that region.
 void* local_memory(const SharedNic& own, uint32_t lkey, uint64_t address, uint64_t length);
 
 class RegionTable {

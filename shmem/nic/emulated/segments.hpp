@@ -1,6 +1,5 @@
 // Segments by handle, mapped once per process however many NICs use them. Where PEs share a
-// process, an importer co-owns the creator's segment: it stays mapped until the last of them lets
-// go.
+// process, an importer co-owns the creator's segment: it stays mapped until all have let go.
 #pragma once
 
 #include <memory>

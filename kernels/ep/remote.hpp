@@ -1,0 +1,132 @@
+// Rows between nodes: from a source to its forwarder in each remote node.
+#pragma once
+
+#include "kernels/ep/route.hpp"
+
+namespace railshmem::device::ep {
+
+// Metadata of a slot, in the order in which it lies after the header.
+struct Metadata {
+  Header* header;
+  int32_t* ids;
+  float* weights;
+  float* scales;
+  uint64_t bytes;  // all of it, for this many rows
+};
+RSH_DEVICE Metadata metadata_at(const Shape& shape, char* at, uint64_t rows) {
+  Metadata m;
+  m.header = reinterpret_cast<Header*>(at);
+  m.ids = reinterpret_cast<int32_t*>(at + sizeof(Header));
+  m.weights = reinterpret_cast<float*>(m.ids + rows * shape.topk);
+  m.scales = m.weights + rows * shape.topk;
+  m.bytes = static_cast<uint64_t>(reinterpret_cast<char*>(m.scales + rows * shape.scales) - at);
+  return m;
+}
+
+// Waits until the forwarder's slot is free, then sends everything about the rows but the rows. One put
+// with its own signal: on an unordered NIC a signal follows its own data only.
+RSH_DEVICE bool send_header(const DeviceContext* ctx, const Exchange& x, uint64_t round, int32_t node) {
+  const Gateway gateway = x.node.gateways[node];
+  if (!wait_for_sequence(ctx, &x.buffers.from[gateway.pe].freed, round - 1, Waiting::ep_staging,
+                         gateway.pe))
+    return false;
+  const Shape& shape = x.shape;
+  const Stream& own = x.streams[0];
+  char* const out = x.buffers.send_meta + static_cast<uint64_t>(node) * x.buffers.meta_bytes;
+  const Metadata meta = metadata_at(shape, out, x.node_rows[node]);
+  *meta.header = {x.node_rows[node], 0};
+  for (uint64_t row = 0; row < own.rows; ++row) {
+    const int64_t ordinal = node_ordinal(x, row, node);
+    if (ordinal < 0) continue;
+    const auto to = static_cast<uint64_t>(ordinal);
+    arch::copy<kBlock>(meta.ids + to * shape.topk, own.ids + row * shape.topk, shape.topk * 4);
+    arch::copy<kBlock>(meta.weights + to * shape.topk, own.weights + row * shape.topk, shape.topk * 4);
+    if (shape.scales > 0)
+      arch::copy<kBlock>(meta.scales + to * shape.scales, own.scales + row * shape.scales,
+                         shape.scales * 4);
+  }
+  char* const slot = x.buffers.staged_meta + static_cast<uint64_t>(gateway.slot) * x.buffers.meta_bytes;
+  return put_signal<Transport::proxy, kBlock>(
+      ctx, slot, out, meta.bytes, set_signal(&x.buffers.from[ctx->pe].header, round), gateway.pe);
+}
+
+// Sends the rows among [first, last) that go to the node: one put per run of consecutive tokens. Every
+// put rings the same word. Signals of a lane arrive in order and each after its own data, so a value
+// announces all rows before it, on any NIC.
+RSH_DEVICE bool send_runs(const DeviceContext* ctx, const Exchange& x, uint64_t round,
+                          const char* tokens, uint64_t first, uint64_t last, int32_t node) {
+  const Gateway gateway = x.node.gateways[node];
+  const uint64_t row_bytes = x.shape.token_bytes;
+  char* const slot = x.buffers.staged_rows +
+                     static_cast<uint64_t>(gateway.slot) * x.shape.max_tokens * row_bytes;
+  for (uint64_t row = first; row < last;) {
+    const int64_t found = node_ordinal(x, row, node);
+    uint64_t end = row + 1;
+    if (found >= 0) {
+      while (end < last && node_ordinal(x, end, node) >= 0) ++end;
+      const auto ordinal = static_cast<uint64_t>(found);
+      const uint64_t rows = end - row;
+      const Signal signal = set_signal(&x.buffers.from[ctx->pe].rows,
+                                       progress(x.shape, round, ordinal + rows));
+      if (!put_signal<Transport::proxy, kBlock>(ctx, slot + ordinal * row_bytes,
+                                                tokens + row * row_bytes, rows * row_bytes, signal,
+                                                gateway.pe))
+        return false;
+    }
+    row = end;
+  }
+  return true;
+}
+
+// Sends all rows that leave the node, a chunk of tokens after the other, so that the NIC works while
+// the next chunk is copied into the heap. `in_heap`: a NIC can read the tokens where they are. `ok` is
+// false where the block has failed already: it still has to come to the phases.
+RSH_DEVICE bool send_rows(const DeviceContext* ctx, const Exchange& x, uint64_t round, bool in_heap,
+                          bool ok) {
+  const Stream& own = x.streams[0];
+  const uint64_t row_bytes = x.shape.token_bytes;
+  const char* const tokens = in_heap ? own.tokens : x.buffers.send_rows;
+  for (uint64_t first = 0; first < own.rows; first += x.shape.chunk_rows) {
+    const uint64_t left = own.rows - first;
+    const uint64_t last = first + (left < x.shape.chunk_rows ? left : x.shape.chunk_rows);
+    if (!in_heap) {
+      for (uint64_t row = first + arch::block(); row < last; row += arch::blocks())
+        if (leaves_node(x, row))
+          arch::copy<kBlock>(x.buffers.send_rows + row * row_bytes, own.tokens + row * row_bytes,
+                             row_bytes);
+      ok = next_phase(ctx, ok);
+    }
+    for (int32_t node = 0; node < x.node.n_nodes && ok; ++node)
+      if (x.node.gateways[node].pe >= 0 && is_mine(node))
+        ok = send_runs(ctx, x, round, tokens, first, last, node);
+  }
+  return ok;
+}
+
+// Waits for a source's header and routes its rows in this node.
+RSH_DEVICE bool receive_header(const DeviceContext* ctx, const Exchange& x, uint64_t round,
+                               int32_t slot) {
+  const int32_t source = x.node.sources[slot];
+  if (!wait_for_sequence(ctx, &x.buffers.from[source].header, round, Waiting::ep_header, source))
+    return false;
+  char* const at = x.buffers.staged_meta + static_cast<uint64_t>(slot) * x.buffers.meta_bytes;
+  Stream& stream = x.streams[slot + 1];
+  stream.rows = reinterpret_cast<const Header*>(at)->rows;
+  const Metadata meta = metadata_at(x.shape, at, stream.rows);
+  stream.ids = meta.ids;
+  stream.weights = meta.weights;
+  stream.scales = meta.scales;
+  announce(ctx, x, round, stream);
+  return true;
+}
+
+// Everything this PE posted between nodes is complete: sources may change.
+RSH_DEVICE bool quiet_remote(const DeviceContext* ctx, const Node& node) {
+  for (int32_t i = 0; i < node.n_nodes; ++i)
+    if (node.gateways[i].pe >= 0 && !quiet_lane(ctx, node.gateways[i].pe, 0)) return false;
+  for (int32_t slot = 0; slot < node.n_sources; ++slot)
+    if (!quiet_lane(ctx, node.sources[slot], 0)) return false;
+  return true;
+}
+
+}  // namespace railshmem::device::ep

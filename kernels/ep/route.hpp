@@ -1,0 +1,59 @@
+// Where rows go.
+#pragma once
+
+#include "kernels/ep/args.hpp"
+
+namespace railshmem::device::ep {
+
+// Numbers the rows that go to each column (a PE of the node, or a node): ordinals[row, column] counts
+// up in row order, -1 where the row does not go; counts[column] says how many go. A row goes once,
+// however many of its experts are there. One thread calls it.
+RSH_DEVICE void number_rows(const Shape& shape, const int32_t* ids, uint64_t rows,
+                            const int32_t* column_of, int32_t n_columns, int64_t* ordinals,
+                            uint64_t* counts) {
+  const auto columns = static_cast<uint64_t>(n_columns);
+  for (uint64_t column = 0; column < columns; ++column) counts[column] = 0;
+  for (uint64_t i = 0; i < rows * columns; ++i) ordinals[i] = -1;
+  for (uint64_t row = 0; row < rows; ++row) {
+    int64_t* const line = ordinals + row * columns;
+    for (uint64_t k = 0; k < shape.topk; ++k) {
+      const int32_t id = ids[row * shape.topk + k];
+      if (id < 0) continue;
+      const int32_t column = column_of[id / shape.experts_per_pe];
+      if (column >= 0 && line[column] < 0) line[column] = static_cast<int64_t>(counts[column]++);
+    }
+  }
+}
+
+// Routes a stream inside the node and tells each member how many rows come.
+RSH_DEVICE void announce(const DeviceContext* ctx, const Exchange& x, uint64_t round,
+                         const Stream& stream) {
+  const Node& node = x.node;
+  number_rows(x.shape, stream.ids, stream.rows, node.member_of, node.n_members, stream.ordinals,
+              stream.counts);
+  for (int32_t member = 0; member < node.n_members; ++member) {
+    Count* const count = in_peer(ctx, x.buffers.counts + stream.pe, node.members[member]);
+    arch::store_relaxed(&count->rows, stream.counts[member]);
+    arch::store_release(&count->sequence, round);  // pairs with the acquire in consent()
+  }
+}
+
+RSH_DEVICE int64_t node_ordinal(const Exchange& x, uint64_t row, int32_t node) {
+  return x.node_ordinals[row * static_cast<uint64_t>(x.node.n_nodes) + static_cast<uint64_t>(node)];
+}
+
+RSH_DEVICE bool leaves_node(const Exchange& x, uint64_t row) {
+  for (int32_t node = 0; node < x.node.n_nodes; ++node)
+    if (node_ordinal(x, row, node) >= 0) return true;
+  return false;
+}
+
+// The row of a member's buffers where a row of the stream goes, or -1.
+RSH_DEVICE int64_t place_of(const Exchange& x, const Stream& stream, uint64_t row, int32_t member) {
+  const auto members = static_cast<uint64_t>(x.node.n_members);
+  const int64_t ordinal = stream.ordinals[row * members + static_cast<uint64_t>(member)];
+  if (ordinal < 0 || stream.bases[member] == kRefused) return -1;
+  return static_cast<int64_t>(stream.bases[member]) + ordinal;
+}
+
+}  // namespace railshmem::device::ep

@@ -1,0 +1,134 @@
+#include "python/bindings/array_view.hpp"
+
+#include <cstring>
+
+namespace railshmem::python {
+namespace {
+
+std::string type_name(py::handle object) { return Py_TYPE(object.ptr())->tp_name; }
+
+std::string text_of(py::handle object) { return py::str(object); }
+
+}  // namespace
+
+ArrayView::ArrayView(py::handle object, const char* call, const char* name, bool writable) {
+  if (py::isinstance<py::array>(object)) {
+    const auto array = py::reinterpret_borrow<py::array>(object);
+    if ((array.flags() & py::array::c_style) == 0)
+      fail(ErrorKind::argument, call, ": ", name, " of shape ", text_of(array.attr("shape")),
+           " and strides ", text_of(array.attr("strides")),
+           " is not contiguous; pass a contiguous array (numpy.ascontiguousarray for a source)");
+    if (writable && !array.writeable())
+      fail(ErrorKind::argument, call, ": ", name, " is a read-only array");
+    data_ = const_cast<void*>(array.data());
+    size_ = static_cast<std::size_t>(array.size());
+    dtype_ = array.dtype();
+    item_bytes_ = static_cast<std::size_t>(dtype_.itemsize());
+    return;
+  }
+  if (py::isinstance<SymmetricMemory>(object)) {
+    const auto& memory = py::cast<const SymmetricMemory&>(object);
+    data_ = memory.address;
+    size_ = memory.bytes;
+    return;
+  }
+  if (PyObject_CheckBuffer(object.ptr()) != 0) {
+    buffer_ = py::reinterpret_borrow<py::buffer>(object).request(writable);
+    if (PyBuffer_IsContiguous(buffer_.view(), 'C') == 0)
+      fail(ErrorKind::argument, call, ": ", name, " of type ", type_name(object), " is not contiguous");
+    data_ = buffer_.ptr;
+    size_ = static_cast<std::size_t>(buffer_.size * buffer_.itemsize);
+    return;
+  }
+  fail(ErrorKind::argument, call, ": ", name, " of type ", type_name(object),
+       " is neither a numpy array, symmetric memory nor a buffer");
+}
+
+std::string ArrayView::describe() const {
+  return typed() ? text(size_, " elements of ", text_of(dtype_)) : text(size_, " bytes");
+}
+
+std::size_t common_bytes(const char* call, const ArrayView& dest, const ArrayView& source,
+                         const ArrayView& counted, py::handle nelems) {
+  if (dest.typed() && source.typed() && !dest.dtype().is(source.dtype()) &&
+      !dest.dtype().equal(source.dtype()))
+    fail(ErrorKind::argument, call, ": dest has ", text_of(dest.dtype()), ", source has ",
+         text_of(source.dtype()), "; they must be the same");
+  const std::size_t item = dest.typed() ? dest.item_bytes() : source.item_bytes();
+  std::size_t bytes = counted.size() * counted.item_bytes();
+  if (!nelems.is_none()) {
+    const auto count = py::cast<long long>(nelems);
+    if (count < 0) fail(ErrorKind::argument, call, ": nelems ", count, " is negative");
+    if (static_cast<unsigned long long>(count) > SIZE_MAX / item)
+      fail(ErrorKind::argument, call, ": nelems ", count, " of ", item, " bytes is more than memory has");
+    bytes = static_cast<std::size_t>(count) * item;
+  }
+  const auto need = [&](const ArrayView& view, const char* name) {
+    if (bytes > view.size() * view.item_bytes())
+      fail(ErrorKind::argument, call, ": ", bytes / item, " elements of ", item, " bytes do not fit ",
+           name, ", which has ", view.describe());
+  };
+  need(dest, "dest");
+  need(source, "source");
+  return bytes;
+}
+
+Word word_of(py::handle object, const char* call, const char* name, bool allow_float) {
+  const ArrayView view(object, call, name, false);
+  const char kind = view.typed() ? view.dtype().kind() : '?';
+  const bool known = kind == 'i' || kind == 'u' || (allow_float && kind == 'f');
+  if (!known || (view.item_bytes() != 4 && view.item_bytes() != 8) || view.size() == 0)
+    fail(ErrorKind::argument, call, ": ", name, " has ", view.describe(), "; expected at least one ",
+         allow_float ? "integer or float" : "integer", " of 32 or 64 bits");
+  return {view.data(), static_cast<unsigned>(view.item_bytes()), kind};
+}
+
+uint64_t bits_of(py::handle number, const Word& word, const char* call, const char* name) {
+  if (word.kind == 'f') {
+    const double value = py::cast<double>(number);
+    uint64_t bits = 0;
+    if (word.width == 8) {
+      std::memcpy(&bits, &value, 8);
+    } else {
+      const auto narrow = static_cast<float>(value);
+      std::memcpy(&bits, &narrow, 4);
+    }
+    return bits;
+  }
+  const auto integer = py::reinterpret_steal<py::int_>(PyNumber_Index(number.ptr()));
+  if (!integer) throw py::error_already_set();
+  const bool is_signed = word.kind == 'i';
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
+  bool fits = overflow == 0;
+  if (fits && word.width == 4)
+    fits = is_signed ? value >= INT32_MIN && value <= INT32_MAX : value >= 0 && value <= UINT32_MAX;
+  if (fits && word.width == 8 && !is_signed) fits = value >= 0;
+  if (overflow > 0 && !is_signed && word.width == 8) {
+    const unsigned long long large = PyLong_AsUnsignedLongLong(integer.ptr());
+    if (PyErr_Occurred() == nullptr) return large;
+    PyErr_Clear();
+  }
+  if (!fits)
+    fail(ErrorKind::argument, call, ": ", name, " ", text_of(integer), " does not fit a ",
+         is_signed ? "signed" : "unsigned", " integer of ", word.width * 8, " bits");
+  return static_cast<uint64_t>(value);
+}
+
+py::object number_of(uint64_t bits, const Word& word) {
+  if (word.kind == 'f') {
+    if (word.width == 8) {
+      double value;
+      std::memcpy(&value, &bits, 8);
+      return py::float_(value);
+    }
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return py::float_(value);
+  }
+  if (word.kind == 'u') return py::int_(bits);
+  return word.width == 8 ? py::int_(static_cast<int64_t>(bits))
+                         : py::int_(static_cast<int32_t>(static_cast<uint32_t>(bits)));
+}
+
+}  // namespace railshmem::python

@@ -1,0 +1,62 @@
+// The module: errors, settings and the parts bound in the other files.
+#include <pybind11/pybind11.h>
+
+#include "python/bindings/bindings.hpp"
+#include "shmem/base/settings.hpp"
+
+namespace railshmem::python {
+namespace {
+
+const char* class_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::argument: return "ArgumentError";
+    case ErrorKind::heap_exhausted: return "HeapExhausted";
+    case ErrorKind::init: return "InitError";
+    case ErrorKind::timeout: return "WaitTimeout";
+    case ErrorKind::network: return "NetworkError";
+    case ErrorKind::peer_lost: return "PeerLost";
+    case ErrorKind::aborted:
+    case ErrorKind::interrupted: return "JobAborted";
+  }
+  return "RailshmemError";
+}
+
+void bind_errors() {
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const Error& error) {
+      // Ctrl-C: the handler has set KeyboardInterrupt, or whatever else it raised.
+      if (error.kind() == ErrorKind::interrupted && PyErr_Occurred() != nullptr) return;
+      const py::object type = py::module_::import("railshmem.errors").attr(class_of(error.kind()));
+      PyErr_SetString(type.ptr(), error.what());
+    }
+  });
+}
+
+py::list settings_table() {
+  py::list rows;
+  for (const SettingInfo& row : setting_table()) rows.append(py::make_tuple(row.name, row.fallback, row.meaning));
+  return rows;
+}
+
+}  // namespace
+
+bool signal_pending() {
+  const py::gil_scoped_acquire held;
+  return PyErr_CheckSignals() != 0;
+}
+
+}  // namespace railshmem::python
+
+PYBIND11_MODULE(_core, m) {
+  using namespace railshmem::python;
+  m.doc() = "The C++ core of railshmem; use the package railshmem.";
+  bind_errors();
+  m.def("settings_table", settings_table, "(name, default, meaning) of every setting.");
+  bind_bootstrap(m);
+  bind_runtime(m);
+  bind_operations(m);
+  bind_ep(m);
+  bind_bench(m);
+}

@@ -1,0 +1,178 @@
+// The Runtime class and the memory it hands out.
+#include <pybind11/stl.h>
+
+#include <cstdlib>
+
+#include "python/bindings/array_view.hpp"
+#include "shmem/api/pe_card.hpp"
+
+namespace railshmem::python {
+namespace {
+
+std::shared_ptr<Runtime> make_runtime(std::shared_ptr<Bootstrap> bootstrap, const py::dict& overrides) {
+  std::vector<std::pair<std::string, std::string>> given;
+  for (const auto& item : overrides)
+    given.emplace_back(py::str(item.first), py::str(item.second));
+  const Settings settings = read_settings([&](const char* name) -> const char* {
+    for (const auto& entry : given)
+      if (entry.first == name) return entry.second.c_str();
+    return std::getenv(name);
+  });
+  const HookScope released;
+  return std::make_shared<Runtime>(std::move(bootstrap), settings);
+}
+
+py::dict info_of_nic(const NicCard& nic) {
+  const nic::Capabilities& can = nic.capabilities;
+  py::dict capabilities;
+  capabilities["atomics"] = can.atomics;
+  capabilities["ordered"] = can.ordered;
+  capabilities["device_queues"] = can.device_queues;
+  capabilities["max_inline"] = can.max_inline;
+  capabilities["max_message"] = can.max_message;
+  py::dict out;
+  out["name"] = nic.name.str();
+  out["rail"] = nic.rail;
+  out["capabilities"] = capabilities;
+  return out;
+}
+
+py::dict info_of_pe(const Runtime& runtime, int pe) {
+  const PeCard& card = runtime.cards()[static_cast<std::size_t>(pe)];
+  const Topology& topology = runtime.topology();
+  py::list nics;
+  for (int i = 0; i < card.n_nics; ++i) nics.append(info_of_nic(card.nics[i]));
+  py::dict out;
+  out["pe"] = pe;
+  out["host"] = card.host.str();
+  out["boot_id"] = card.boot_id.str();
+  out["pid"] = card.pid;
+  out["cores"] = count_cores(card.cores);
+  out["node"] = topology.node(pe);
+  out["local_index"] = topology.local_index(pe);
+  out["home_rail"] = topology.home_rail(pe);
+  out["nics"] = nics;
+  return out;
+}
+
+py::dict settings_of(const Settings& settings) {
+  py::dict out;
+  std::istringstream lines(settings.source);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t equals = line.find('=');
+    if (line.rfind("RAILSHMEM_", 0) == 0) out[py::str(line.substr(0, equals))] = line.substr(equals + 1);
+  }
+  return out;
+}
+
+py::dict info(const Runtime& runtime) {
+  const Topology& topology = runtime.topology();
+  py::list pes;
+  py::list pairs;
+  for (int from = 0; from < runtime.n_pes(); ++from) {
+    pes.append(info_of_pe(runtime, from));
+    py::list row;
+    for (int to = 0; to < runtime.n_pes(); ++to) {
+      const Pair pair = topology.pair(from, to);
+      py::dict cell;
+      cell["path"] = name_of(pair.path);
+      cell["rail"] = pair.path == Path::proxy ? topology.rail(from, to, 0) : -1;
+      cell["reason"] = pair.reason;
+      row.append(cell);
+    }
+    pairs.append(row);
+  }
+  py::dict out;
+  out["pes"] = pes;
+  out["n_nodes"] = topology.n_nodes();
+  out["pairs"] = pairs;
+  out["queue_pairs"] = runtime.n_queue_pairs();
+  out["lanes"] = runtime.settings().lanes;
+  out["progress_thread"] = !topology.all_p2p();
+  out["settings"] = settings_of(runtime.settings());
+  return out;
+}
+
+py::list proxy_traffic(const Runtime& runtime) {
+  py::list out;
+  for (const Traffic& traffic : runtime.proxy_traffic()) {
+    py::dict row;
+    row["pe"] = traffic.pe;
+    row["rail"] = traffic.rail;
+    row["bytes"] = traffic.bytes;
+    row["commands"] = traffic.commands;
+    out.append(row);
+  }
+  return out;
+}
+
+SymmetricMemory allocate(const std::shared_ptr<Runtime>& runtime, long long bytes, long long alignment) {
+  if (bytes < 0 || alignment < 0)
+    fail(ErrorKind::argument, "shmem_malloc: ", bytes, " bytes with alignment ", alignment,
+         ": expected no negative number");
+  void* address = nullptr;
+  {
+    const HookScope released;
+    address = runtime->malloc(static_cast<std::size_t>(bytes), static_cast<std::size_t>(alignment));
+  }
+  return {runtime, address, static_cast<std::size_t>(bytes)};
+}
+
+void release(Runtime& runtime, py::handle object) {
+  void* address = object.is_none() ? nullptr : ArrayView(object, "shmem_free", "ptr", false).data();
+  const HookScope released;
+  runtime.free(address);
+}
+
+py::array as_bytes(const py::object& memory) {
+  const auto& self = py::cast<const SymmetricMemory&>(memory);
+  return py::array(py::dtype::of<uint8_t>(), {self.bytes}, {1}, self.address, memory);
+}
+
+}  // namespace
+
+void bind_runtime(py::module_& m) {
+  py::class_<Runtime, std::shared_ptr<Runtime>>(m, "Runtime", "One PE of a job: heap, peers, NICs, progress thread.")
+      .def(py::init(&make_runtime), py::arg("bootstrap"), py::arg("settings") = py::dict(),
+           "Collective: joins the job of `bootstrap`. `settings` maps names such as RAILSHMEM_NODES to\n"
+           "values and goes before the environment. Raises InitError.")
+      .def("finalize", &Runtime::finalize, py::call_guard<HookScope>(),
+           "Collective: completes all communication. A second call does nothing.")
+      .def_property_readonly("finalized", &Runtime::finalized)
+      .def_property_readonly("my_pe", &Runtime::my_pe)
+      .def_property_readonly("n_pes", &Runtime::n_pes)
+      .def("info", &info, "Hosts, PEs, NICs and the transport of each pair with its reason, as plain data.")
+      .def("proxy_traffic", &proxy_traffic, "Bytes and commands this PE posted through NICs, per lane.")
+      .def("abort_waits", &Runtime::abort_waits, "Ends every wait of this PE with JobAborted.")
+      .def("require_same", &Runtime::require_same, py::arg("what"), py::arg("value"),
+           py::call_guard<HookScope>(),
+           "Collective: raises ArgumentError on every PE, naming all values, where they differ.")
+      .def("in_heap",
+           [](const Runtime& self, py::handle object) {
+             const ArrayView view(object, "in_heap", "object", false);
+             return self.in_heap(view.data(), view.size() * view.item_bytes());
+           },
+           "True when the whole array lies in the symmetric heap.")
+      .def_property_readonly("heap_free", &Runtime::heap_free, "Free bytes of the symmetric heap.")
+      .def("malloc", &allocate, py::arg("nbytes"), py::arg("alignment") = 64)
+      .def("free", &release, py::arg("ptr"));
+
+  py::class_<SymmetricMemory>(m, "SymmetricMemory", py::buffer_protocol(),
+                              "A block of the symmetric heap: bytes, for numpy.frombuffer or DLPack.")
+      .def_property_readonly("ptr", [](const SymmetricMemory& self) { return reinterpret_cast<uintptr_t>(self.address); })
+      .def_property_readonly("nbytes", [](const SymmetricMemory& self) { return self.bytes; })
+      .def("__len__", [](const SymmetricMemory& self) { return self.bytes; })
+      .def("__repr__",
+           [](const SymmetricMemory& self) {
+             return text("<SymmetricMemory of ", self.bytes, " bytes at ", self.address, ">");
+           })
+      .def("__dlpack__", [](const py::object& self, const py::kwargs& options) {
+             return as_bytes(self).attr("__dlpack__")(**options);
+           })
+      .def("__dlpack_device__", [](const py::object& self) { return as_bytes(self).attr("__dlpack_device__")(); })
+      .def_buffer([](SymmetricMemory& self) {
+        return py::buffer_info(static_cast<uint8_t*>(self.address), static_cast<py::ssize_t>(self.bytes));
+      });
+}
+
+}  // namespace railshmem::python

@@ -1,0 +1,122 @@
+"""RailSHMEM: OpenSHMEM-style communication and expert parallelism, over mapped memory and rails."""
+
+from railshmem import ep
+from railshmem._core import (
+    Bootstrap,
+    Runtime,
+    SymmetricMemory,
+    ThreadBootstrap,
+    ThreadJob,
+    shmem_atomic_add,
+    shmem_atomic_and,
+    shmem_atomic_compare_swap,
+    shmem_atomic_fetch,
+    shmem_atomic_fetch_add,
+    shmem_atomic_fetch_and,
+    shmem_atomic_fetch_inc,
+    shmem_atomic_fetch_or,
+    shmem_atomic_fetch_xor,
+    shmem_atomic_inc,
+    shmem_atomic_or,
+    shmem_atomic_set,
+    shmem_atomic_swap,
+    shmem_atomic_xor,
+    shmem_barrier_all,
+    shmem_fence,
+    shmem_get,
+    shmem_put,
+    shmem_put_signal,
+    shmem_quiet,
+    shmem_signal_wait_until,
+    shmem_sync_all,
+    shmem_wait_until,
+)
+from railshmem._core import Compare as _Compare
+from railshmem._core import SignalOp as _SignalOp
+from railshmem.errors import (
+    ArgumentError,
+    HeapExhausted,
+    InitError,
+    JobAborted,
+    NetworkError,
+    PeerLost,
+    RailshmemError,
+    WaitTimeout,
+)
+from railshmem.shmem import (
+    runtime,
+    shmem_array,
+    shmem_finalize,
+    shmem_free,
+    shmem_init,
+    shmem_malloc,
+    shmem_my_pe,
+    shmem_n_pes,
+    symmetric_array,
+)
+
+SHMEM_CMP_EQ = _Compare.EQ
+SHMEM_CMP_NE = _Compare.NE
+SHMEM_CMP_GT = _Compare.GT
+SHMEM_CMP_GE = _Compare.GE
+SHMEM_CMP_LT = _Compare.LT
+SHMEM_CMP_LE = _Compare.LE
+SHMEM_SIGNAL_SET = _SignalOp.SET
+SHMEM_SIGNAL_ADD = _SignalOp.ADD
+
+__all__ = [
+    "SHMEM_CMP_EQ",
+    "SHMEM_CMP_GE",
+    "SHMEM_CMP_GT",
+    "SHMEM_CMP_LE",
+    "SHMEM_CMP_LT",
+    "SHMEM_CMP_NE",
+    "SHMEM_SIGNAL_ADD",
+    "SHMEM_SIGNAL_SET",
+    "ArgumentError",
+    "Bootstrap",
+    "HeapExhausted",
+    "InitError",
+    "JobAborted",
+    "NetworkError",
+    "PeerLost",
+    "RailshmemError",
+    "Runtime",
+    "SymmetricMemory",
+    "ThreadBootstrap",
+    "ThreadJob",
+    "WaitTimeout",
+    "ep",
+    "runtime",
+    "shmem_array",
+    "shmem_atomic_add",
+    "shmem_atomic_and",
+    "shmem_atomic_compare_swap",
+    "shmem_atomic_fetch",
+    "shmem_atomic_fetch_add",
+    "shmem_atomic_fetch_and",
+    "shmem_atomic_fetch_inc",
+    "shmem_atomic_fetch_or",
+    "shmem_atomic_fetch_xor",
+    "shmem_atomic_inc",
+    "shmem_atomic_or",
+    "shmem_atomic_set",
+    "shmem_atomic_swap",
+    "shmem_atomic_xor",
+    "shmem_barrier_all",
+    "shmem_fence",
+    "shmem_finalize",
+    "shmem_free",
+    "shmem_get",
+    "shmem_init",
+    "shmem_malloc",
+    "shmem_my_pe",
+    "shmem_n_pes",
+    "shmem_put",
+    "shmem_put_signal",
+    "shmem_quiet",
+    "shmem_signal_wait_until",
+    "shmem_sync_all",
+    "shmem_wait_until",
+    "symmetric_array",
+]

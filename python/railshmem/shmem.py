@@ -1,0 +1,158 @@
+"""The default runtime of a script: shmem_init, memory as numpy arrays, and the end of the job."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from railshmem import _core
+from railshmem._core import Runtime, SymmetricMemory
+from railshmem.errors import ArgumentError, RailshmemError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+_comm: MPI.Intracomm | None = None  # of the current job, from before its first exchange
+
+
+def shmem_init(
+    comm: MPI.Intracomm | None = None, *, settings: Mapping[str, str] | None = None
+) -> Runtime:
+    """Collective: joins the job of `comm` (default: MPI.COMM_WORLD) and returns this PE's runtime.
+
+    `settings` maps names such as RAILSHMEM_NODES to values and goes before the environment. From
+    here on an exception that nobody catches ends the whole job. Raises InitError on every PE when
+    one of them cannot take part. OpenSHMEM 1.5, section 9.1.1.
+    """
+    global _comm
+    current = _core.get_default()
+    if current is not None and not current.finalized:
+        raise ArgumentError("shmem_init: already initialised; call shmem_finalize first")
+    from mpi4py import MPI
+
+    from railshmem.bootstrap import MpiBootstrap
+
+    if _comm is None:
+        sys.excepthook = _end_job
+        atexit.register(_finalize_at_exit)
+    _comm = MPI.COMM_WORLD if comm is None else comm
+    chosen = dict(settings or {})
+    name = "RAILSHMEM_TIMEOUT_S"
+    timeout_s = float(chosen.get(name) or os.environ.get(name) or 60)
+    made = Runtime(MpiBootstrap(_comm, timeout_s), chosen)
+    _core.set_default(made)
+    return made
+
+
+def runtime() -> Runtime:
+    """The runtime that shmem_init made."""
+    found = _core.get_default()
+    if found is None:
+        raise ArgumentError("shmem_init has not been called")
+    return found
+
+
+def shmem_finalize() -> None:
+    """Collective: completes all communication and leaves the job. Calling it again does nothing.
+
+    Arrays in the heap stay readable; operations raise ArgumentError. OpenSHMEM 1.5, section 9.1.4.
+    """
+    found = _core.get_default()
+    if found is not None:
+        found.finalize()
+
+
+def shmem_my_pe() -> int:
+    """This PE's number, 0 to shmem_n_pes() - 1."""
+    return runtime().my_pe
+
+
+def shmem_n_pes() -> int:
+    """The number of PEs in the job."""
+    return runtime().n_pes
+
+
+def shmem_malloc(nbytes: int, *, alignment: int = 64) -> SymmetricMemory:
+    """Collective, same arguments on every PE: `nbytes` bytes of symmetric memory.
+
+    The result has .ptr and .nbytes, the buffer protocol and DLPack. It is not freed when it is
+    forgotten: shmem_free is collective. Raises ArgumentError on every PE when the arguments differ,
+    and HeapExhausted naming what is free. OpenSHMEM 1.5, section 9.3.1.
+    """
+    return runtime().malloc(nbytes, alignment)
+
+
+def shmem_array(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray[Any]:
+    """Collective: an uninitialised array in the symmetric heap, of any dtype (also ml_dtypes)."""
+    return symmetric_array(runtime(), shape, dtype)
+
+
+def symmetric_array(
+    owner: Runtime, shape: int | tuple[int, ...], dtype: DTypeLike = np.float32
+) -> NDArray[Any]:
+    """shmem_array for a given runtime."""
+    kind = np.dtype(dtype)
+    if kind.hasobject:
+        raise ArgumentError(
+            f"shmem_array: dtype {kind} holds Python objects, which cannot be shared"
+        )
+    sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if any(size < 0 for size in sizes):
+        raise ArgumentError(f"shmem_array: shape {shape} has a negative size")
+    count = 1
+    for size in sizes:
+        count *= int(size)
+    memory = owner.malloc(count * kind.itemsize, 64)
+    if memory.nbytes == 0:
+        return np.empty(sizes, kind)
+    return np.frombuffer(memory, np.uint8).view(kind).reshape(sizes)
+
+
+def shmem_free(ptr: SymmetricMemory | NDArray[Any] | None) -> None:
+    """Collective: frees what shmem_malloc or shmem_array returned; None is allowed."""
+    runtime().free(ptr)
+
+
+def _end_job(
+    kind: type[BaseException], value: BaseException, trace: TracebackType | None
+) -> None:
+    """MPI leaves the other PEs waiting for ever when one raises: print why, and end them all."""
+    lines = traceback.format_exception(kind, value, trace)
+    found = _core.get_default()
+    if _comm is None or (found is not None and found.finalized):
+        sys.stderr.write("".join(lines))
+        return
+    text = "".join(f"PE {_comm.rank}: {line}\n" for line in "".join(lines).splitlines())
+    _abort(f"{text}PE {_comm.rank}: {kind.__name__} was not caught: ending the job\n")
+
+
+def _abort(text: str) -> None:
+    sys.stdout.flush()
+    sys.stderr.write(text)  # one write: PEs do not tear each other's lines
+    sys.stderr.flush()
+    # A launcher that is told to abort drops the output it has not passed on yet, and nothing says
+    # when it has: give it the time, or the reason is lost.
+    time.sleep(0.3)
+    if _comm is not None:
+        _comm.Abort(1)
+
+
+def _finalize_at_exit() -> None:
+    found = _core.get_default()
+    try:
+        if found is not None and not found.finalized:
+            found.finalize()
+    except RailshmemError as error:
+        _abort(f"PE {found.my_pe}: at exit: {type(error).__name__}: {error}\n")
+    finally:
+        # The runtime holds Python objects: it must go while there is an interpreter.
+        _core.set_default(None)

@@ -1,0 +1,42 @@
+"""Runtimes of many shapes inside one MPI job: what the parallel tests run their bodies on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mpi4py import MPI
+
+import railshmem
+from railshmem.bootstrap import MpiBootstrap
+
+# name -> (nodes for n PEs, emulated NICs)
+SHAPES = {
+    "one node": ("one", ""),
+    "2 nodes": ("two", ""),
+    "2 nodes, no atomics": ("two", "atomics=off"),
+    "2 nodes, unordered": ("two", "ordered=off"),
+    "a node per PE": ("all", ""),
+    "a node per PE, unordered, no atomics": ("all", "ordered=off,atomics=off"),
+}
+
+
+def settings_of(shape: str, n_pes: int, **more: str) -> dict[str, str]:
+    nodes, emulated = SHAPES[shape]
+    count = {"one": 0, "two": min(2, n_pes), "all": n_pes}[nodes]
+    return {
+        "RAILSHMEM_NODES": str(count),
+        "RAILSHMEM_RAILS": "2",
+        "RAILSHMEM_EMULATED": emulated,
+        "RAILSHMEM_HEAP_SIZE": "64M",
+        "RAILSHMEM_TIMEOUT_S": "30",
+        **more,
+    }
+
+
+@contextmanager
+def job(comm: MPI.Intracomm, settings: dict[str, str]) -> Iterator[railshmem.Runtime]:
+    """A runtime of its own, finalized at the end unless the body failed."""
+    runtime = railshmem.Runtime(MpiBootstrap(comm, 30), settings)
+    yield runtime
+    runtime.finalize()

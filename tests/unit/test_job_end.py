@@ -1,0 +1,208 @@
+"""How jobs end: well, with an exception, with a killed PE, with Ctrl-C, with a PE that never came.
+
+Launchers end the survivors of a dead process by themselves. Where a test is about what the library
+does, that is switched off.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+MPIRUN = [str(Path(sys.executable).with_name("mpirun"))]
+ALONE = [*MPIRUN, "-disable-auto-cleanup"]
+LIMIT_S = 60
+
+PREAMBLE = """
+import os, signal, sys, time
+import numpy as np
+import railshmem as r
+from railshmem import ep
+r.shmem_init()
+me, n = r.shmem_my_pe(), r.shmem_n_pes()
+"""
+
+
+def start(launcher: list[str], n: int, script: str, **settings: str) -> subprocess.Popen[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAILSHMEM_")}
+    return subprocess.Popen(
+        [*launcher, "-n", str(n), sys.executable, "-c", PREAMBLE + script],
+        env={**environment, "RAILSHMEM_TIMEOUT_S": "20", "RAILSHMEM_HEAP_SIZE": "64M", **settings},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(job: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr; fails when the job does not end or leaves a process behind."""
+    family = descendants(job.pid)
+    try:
+        out, err = job.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGKILL)
+        out, err = job.communicate()
+        pytest.fail(f"the job did not end in {LIMIT_S} s:\n{out}\n{err}")
+    _, alive = psutil.wait_procs(family, timeout=10)
+    for process in alive:
+        process.kill()
+    assert not alive, f"processes outlived the job: {alive}"
+    return job.returncode, out, err
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def ranks_of(job: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The job's Python processes in order of rank, once all have printed that they are ready."""
+    assert job.stdout is not None
+    pids: dict[int, int] = {}
+    deadline = time.monotonic() + LIMIT_S
+    while len(pids) < 4 and time.monotonic() < deadline:
+        words = job.stdout.readline().split()
+        if words[:1] == ["ready"]:
+            pids[int(words[1])] = int(words[2])
+    assert len(pids) == 4
+    return [psutil.Process(pids[rank]) for rank in range(4)]
+
+
+READY = """
+r.shmem_barrier_all()
+os.write(1, f"ready {me} {os.getpid()}\\n".encode())
+"""
+
+
+@pytest.mark.parametrize("nodes", ["0", "2"])
+@pytest.mark.parametrize("last", ["r.shmem_finalize()", "pass"])
+def test_create_use_exit_returns_0(nodes: str, last: str) -> None:
+    script = f"a = r.shmem_array(4); r.shmem_barrier_all(); r.shmem_put(a, a, (me + 1) % n); {last}"
+    code, out, err = finish(start(MPIRUN, 3, script, RAILSHMEM_NODES=nodes))
+    assert (code, out, err) == (0, "", "")
+
+
+@pytest.mark.parametrize("nodes", ["0", "2"])
+def test_an_exception_that_nobody_catches_ends_the_job(nodes: str) -> None:
+    """One rank raised, the others sat in a barrier until somebody killed the job."""
+    script = """
+if me == 1:
+    raise LookupError("the shelf is empty")
+r.shmem_barrier_all()
+"""
+    began = time.monotonic()
+    code, _, err = finish(start(ALONE, 4, script, RAILSHMEM_NODES=nodes, RAILSHMEM_TIMEOUT_S="500"))
+    assert code != 0
+    assert "PE 1: Traceback" in err
+    assert "PE 1: LookupError: the shelf is empty" in err
+    assert time.monotonic() - began < LIMIT_S
+
+
+ABSENT = "if me == 2: time.sleep(1000)"  # so that the others are waiting when it is killed
+WAITS = {
+    "barrier": f"{ABSENT}\nr.shmem_barrier_all()",
+    "wait_until": f"""
+w = r.shmem_array(1, np.int64)
+w[0] = 0
+{ABSENT}
+r.shmem_wait_until(w, r.SHMEM_CMP_NE, 0)
+""",
+    "dispatch and combine": """
+e = ep.ExpertParallel(hidden=64, experts=8, topk=2, max_tokens=16, dtype=np.float32)
+tokens, weights = np.ones((16, 64), np.float32), np.ones((16, 2), np.float32)
+indices = np.arange(32).reshape(16, 2) % 8
+while True:
+    d = e.dispatch(tokens, indices, weights)
+    e.combine(d.tokens, d.handle)
+""",
+}
+
+
+@pytest.mark.parametrize("nodes", ["0", "2"])
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_killed_pe_ends_the_others_with_a_clear_message(wait: str, nodes: str) -> None:
+    """A PE died in the middle, and the others waited for ever."""
+    job = start(ALONE, 4, READY + WAITS[wait], RAILSHMEM_NODES=nodes)
+    ranks = ranks_of(job)
+    ranks[2].send_signal(signal.SIGKILL)
+    code, _, err = finish(job)
+    assert code != 0
+    assert "the process of PE 2 has ended" in err
+    assert not any(rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE for rank in ranks)
+
+
+def test_a_stopped_pe_ends_the_others_at_the_deadline() -> None:
+    job = start(ALONE, 4, READY + "time.sleep(0.2); r.shmem_barrier_all()", RAILSHMEM_TIMEOUT_S="2")
+    ranks = ranks_of(job)
+    ranks[1].suspend()
+    try:
+        code, _, err = finish(job)
+    finally:
+        if ranks[1].is_running():
+            ranks[1].kill()
+    assert code != 0
+    assert "gave up after 2" in err
+    assert "waiting for barrier: a peer" in err
+
+
+def test_ctrl_c_ends_a_wait() -> None:
+    script = """
+r.shmem_barrier_all()
+w = r.shmem_array(1, np.int64)
+w[0] = 0
+os.write(1, b"waiting\\n")
+try:
+    r.shmem_wait_until(w, r.SHMEM_CMP_NE, 0)
+except KeyboardInterrupt:
+    os.write(1, b"interrupted\\n")
+"""
+    job = start(MPIRUN, 1, script)
+    assert job.stdout is not None
+    assert job.stdout.readline() == "waiting\n"
+    python = next(p for p in descendants(job.pid) if "python" in p.name())
+    python.send_signal(signal.SIGINT)
+    code, out, _ = finish(job)
+    assert (code, out) == (0, "interrupted\n")
+
+
+def test_a_pe_that_does_not_come_to_init_is_named() -> None:
+    script = """
+import os, sys, time
+from mpi4py import MPI
+import railshmem as r
+if MPI.COMM_WORLD.rank == 2:
+    time.sleep(1000)
+r.shmem_init()
+"""
+    job = subprocess.Popen(
+        [*ALONE, "-n", "3", sys.executable, "-c", script],
+        env={**os.environ, "RAILSHMEM_TIMEOUT_S": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    code, _, err = finish(job)
+    assert code != 0
+    assert "these ranks had not come: [2]" in err
+
+
+def test_nothing_stays_in_shared_memory() -> None:
+    job = start(ALONE, 4, READY + "time.sleep(1000)", RAILSHMEM_NODES="2")
+    ranks = ranks_of(job)
+    own = list(Path("/dev/shm").glob("*railshmem*"))
+    for rank in ranks:
+        rank.kill()
+    finish(job)
+    assert not own
+    assert not list(Path("/dev/shm").glob("*railshmem*"))
