@@ -148,7 +148,7 @@ RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
 // The scope's threads copy together; nobody may rely on the result before sync<S>().
 template <Scope S>
 RSH_DEVICE void copy(void* to, const void* from, uint64_t bytes) {
-  memcpy(to, from, bytes);
+  if (bytes > 0) memcpy(to, from, bytes);  // a copy of nothing may come from nowhere
 }
 
 // ---- time and waiting --------------------------------------------------------------------------

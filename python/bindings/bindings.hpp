@@ -34,7 +34,4 @@ class HookScope {
   py::gil_scoped_release released_;
 };
 
-// The process-wide runtime that scripts use; Error(argument) where shmem_init was not called.
-Runtime& default_runtime();
-
 }  // namespace railshmem::python

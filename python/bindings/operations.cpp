@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "python/bindings/array_view.hpp"
+#include "shmem/api/default_runtime.hpp"
 
 namespace railshmem::python {
 namespace {
@@ -10,12 +11,6 @@ namespace {
 using device::AtomicOp;
 using device::Compare;
 using device::Transport;
-
-// The one process-wide state: what shmem_init made, for scripts.
-std::shared_ptr<Runtime>& default_slot() {
-  static std::shared_ptr<Runtime> slot;
-  return slot;
-}
 
 // Copies between mapped memory never wait; up to this size they are over before another thread would
 // have got the interpreter.
@@ -184,11 +179,6 @@ void bind_atomics(py::module_& m, RuntimeClass& cls) {
 
 }  // namespace
 
-Runtime& default_runtime() {
-  if (!default_slot()) fail(ErrorKind::argument, "shmem_init has not been called");
-  return *default_slot();
-}
-
 void bind_operations(py::module_& m) {
   py::enum_<Compare>(m, "Compare")
       .value("EQ", Compare::equal).value("NE", Compare::not_equal)
@@ -196,8 +186,8 @@ void bind_operations(py::module_& m) {
       .value("LT", Compare::less).value("LE", Compare::less_equal);
   py::enum_<AtomicOp>(m, "SignalOp").value("SET", AtomicOp::set).value("ADD", AtomicOp::add);
 
-  m.def("set_default", [](std::shared_ptr<Runtime> runtime) { default_slot() = std::move(runtime); });
-  m.def("get_default", [] { return default_slot(); });
+  m.def("set_default", &set_default_runtime);
+  m.def("get_default", &find_default_runtime);
 
   auto cls = py::reinterpret_borrow<RuntimeClass>(m.attr("Runtime"));
   both(m, cls, "put", put, py::arg("dest"), py::arg("source"), py::arg("pe"), py::kw_only(),
