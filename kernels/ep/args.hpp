@@ -66,7 +66,8 @@ struct Count {
   uint64_t sequence;
 };
 
-// Where a member wants a source's rows: the answer to Count, and the consent to overwrite its buffers.
+// Where a member wants a source's rows: the answer to Count, and the consent to overwrite its
+// buffers.
 struct Grant {
   uint64_t base;  // first row, or kRefused
   uint64_t total;
@@ -82,11 +83,11 @@ struct Header {
 
 // Symmetric memory.
 struct Buffers {
-  char* tokens;      // [max_received] rows, with the next three: what dispatch delivers
-  float* weights;    // [max_received, topk]
-  int64_t* indices;  // [max_received, topk]
-  float* scales;     // [max_received, scales]
-  char* results;     // [max_received] rows of expert results
+  char* tokens;         // [max_received] rows, with the next three: what dispatch delivers
+  float* weights;       // [max_received, topk]
+  int64_t* indices;     // [max_received, topk]
+  float* scales;        // [max_received, scales]
+  char* results;        // [max_received] rows of expert results
   char* staged_rows;    // [slots, max_tokens] rows
   char* staged_meta;    // [slots] of meta_bytes
   char* send_rows;      // [max_tokens] rows: tokens that the caller does not keep in the heap
@@ -113,8 +114,8 @@ struct Stream {
   uint64_t* bases;       // [n_members] row of the member's buffers where ordinal 0 goes
 };
 
-// Everything that lasts as long as the ExpertParallel object. Streams and what follows are private to
-// this PE and keep the routing of the last dispatch for its combine.
+// Everything that lasts as long as the ExpertParallel object. Streams and what follows are private
+// to this PE and keep the routing of the last dispatch for its combine.
 struct Exchange {
   Shape shape;
   Node node;

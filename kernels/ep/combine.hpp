@@ -1,5 +1,6 @@
-// Combine: the experts' results are read where they lie and summed in fp32, in an order that depends on
-// nothing but the routing. Partial sums of another node cross the wire as one fp32 row per token.
+// Combine: the experts' results are read where they lie and summed in fp32, in an order that
+// depends on nothing but the routing. Partial sums of another node cross the wire as one fp32 row
+// per token.
 #pragma once
 
 #include "kernels/ep/convert.hpp"
@@ -27,12 +28,14 @@ RSH_DEVICE Tile tile_at(const Shape& shape, uint64_t first) {
 
 template <class T>
 RSH_DEVICE void add_row(float* __restrict sum, const T* __restrict row, uint64_t size) {
-  for (uint64_t i = arch::rank<kBlock>(); i < size; i += arch::size<kBlock>()) sum[i] += widen(row[i]);
+  for (uint64_t i = arch::rank<kBlock>(); i < size; i += arch::size<kBlock>())
+    sum[i] += widen(row[i]);
 }
 
 template <class T>
 RSH_DEVICE void store_row(T* __restrict to, const float* __restrict sum, uint64_t size) {
-  for (uint64_t i = arch::rank<kBlock>(); i < size; i += arch::size<kBlock>()) to[i] = narrow<T>(sum[i]);
+  for (uint64_t i = arch::rank<kBlock>(); i < size; i += arch::size<kBlock>())
+    to[i] = narrow<T>(sum[i]);
 }
 
 // Adds what the members of this node have for a row of the stream, in order of their local index.
@@ -48,8 +51,8 @@ RSH_DEVICE void add_members(const DeviceContext* ctx, const Exchange& x, const S
   }
 }
 
-// Waits until every forwarder has passed on the last dispatch; a remote PE that had no room for its rows
-// is known now.
+// Waits until every forwarder has passed on the last dispatch; a remote PE that had no room for its
+// rows is known now.
 RSH_DEVICE bool wait_for_forwarders(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
   for (int32_t node = 0; node < x.node.n_nodes; ++node) {
     const int32_t peer = x.node.gateways[node].pe;
@@ -78,7 +81,8 @@ RSH_DEVICE bool wait_for_results(const DeviceContext* ctx, const Exchange& x, ui
 
 // Sums this node's part of the rows of a remote source and sends it there, chunk by chunk.
 template <class T>
-RSH_DEVICE bool send_partials(const DeviceContext* ctx, const Exchange& x, uint64_t round, int32_t slot) {
+RSH_DEVICE bool send_partials(const DeviceContext* ctx, const Exchange& x, uint64_t round,
+                              int32_t slot) {
   const Stream& stream = x.streams[slot + 1];
   const Shape& shape = x.shape;
   const uint64_t area = shape.max_tokens * shape.hidden;
@@ -96,9 +100,9 @@ RSH_DEVICE bool send_partials(const DeviceContext* ctx, const Exchange& x, uint6
       }
     const Signal signal =
         set_signal(&x.buffers.from[ctx->pe].partials, progress(shape, round, last));
-    if (!put_signal<Transport::proxy, kBlock>(ctx, in + first * shape.hidden, out + first * shape.hidden,
-                                              (last - first) * shape.hidden * sizeof(float), signal,
-                                              stream.pe))
+    if (!put_signal<Transport::proxy, kBlock>(
+            ctx, in + first * shape.hidden, out + first * shape.hidden,
+            (last - first) * shape.hidden * sizeof(float), signal, stream.pe))
       return false;
   }
   return true;
@@ -129,7 +133,8 @@ RSH_DEVICE void add_nodes(const DeviceContext* ctx, const Exchange& x, uint64_t 
     }
     const int64_t ordinal = node_ordinal(x, row, node);
     if (ordinal < 0) continue;
-    const uint64_t at = static_cast<uint64_t>(node) * x.shape.max_tokens + static_cast<uint64_t>(ordinal);
+    const uint64_t at =
+        static_cast<uint64_t>(node) * x.shape.max_tokens + static_cast<uint64_t>(ordinal);
     add_row(sum, x.buffers.partials_in + at * x.shape.hidden + tile.first, tile.size);
   }
 }
@@ -156,7 +161,8 @@ RSH_DEVICE bool sum_own(const DeviceContext* ctx, const Exchange& x, const Combi
 }
 
 template <bool kRemote, class T>
-RSH_DEVICE bool exchange_sums(const DeviceContext* ctx, const Exchange& x, const CombineCall& call) {
+RSH_DEVICE bool exchange_sums(const DeviceContext* ctx, const Exchange& x,
+                              const CombineCall& call) {
   if (!wait_for_results(ctx, x, call.round)) return false;
   if constexpr (kRemote)
     for (int32_t slot = 0; slot < x.node.n_sources; ++slot)
@@ -170,8 +176,9 @@ RSH_DEVICE void signal_members(const DeviceContext* ctx, const Node& node, uint6
     ring_signal<Transport::p2p>(ctx, set_signal(word, round), node.members[member]);
 }
 
-// Collective, after a dispatch that everybody took part in. When it returns true, call.out holds the
-// sums, unless x.refusal names a remote PE: then nothing was done, on any PE. T: type of the results.
+// Collective, after a dispatch that everybody took part in. When it returns true, call.out holds
+// the sums, unless x.refusal names a remote PE: then nothing was done, on any PE. T: type of the
+// results.
 template <bool kRemote, class T>
 RSH_DEVICE bool combine(const DeviceContext* ctx, const Exchange& x, const CombineCall& call) {
   const bool first_block = arch::block() == 0;

@@ -1,5 +1,6 @@
-// Number formats of expert results: to fp32 exactly, and back rounded to nearest even. Free of branches,
-// so that compilers turn loops over rows into vector code without any extension of the processor.
+// Number formats of expert results: to fp32 exactly, and back rounded to nearest even. Free of
+// branches, so that compilers turn loops over rows into vector code without any extension of the
+// processor.
 #pragma once
 
 #include "kernels/arch/arch.hpp"
@@ -24,14 +25,19 @@ RSH_DEVICE float float_of(uint32_t bits) {
   return value;
 }
 
-RSH_DEVICE float widen(float value) { return value; }
+RSH_DEVICE float widen(float value) {
+  return value;
+}
 
-RSH_DEVICE float widen(Bf16 value) { return float_of(static_cast<uint32_t>(value.bits) << 16); }
+RSH_DEVICE float widen(Bf16 value) {
+  return float_of(static_cast<uint32_t>(value.bits) << 16);
+}
 
 RSH_DEVICE float widen(Fp16 value) {
   const uint32_t sign = static_cast<uint32_t>(value.bits & 0x8000) << 16;
   const uint32_t magnitude = static_cast<uint32_t>(value.bits & 0x7fff) << 13;
-  // The product moves the exponent's bias and makes subnormals normal; infinities and NaNs lack 112 more.
+  // The product moves the exponent's bias and makes subnormals normal; infinities and NaNs lack 112
+  // more.
   const uint32_t finite = bits_of(float_of(magnitude) * 0x1p112f);
   const uint32_t special = magnitude >= 0x0f800000 ? 0x7f800000 | magnitude : finite;
   return float_of(special | sign);
@@ -59,8 +65,8 @@ RSH_DEVICE Fp16 narrow<Fp16>(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t magnitude = bits & 0x7fffffff;
   const uint32_t sign = bits >> 16 & 0x8000;
-  // Adding a power of two whose last bit is the result's last bit lets the adder round; it is at least
-  // the one of subnormals. What is too large becomes infinite in the scaling before.
+  // Adding a power of two whose last bit is the result's last bit lets the adder round; it is at
+  // least the one of subnormals. What is too large becomes infinite in the scaling before.
   const float scaled = float_of(magnitude) * 0x1p112f * 0x1p-110f;
   const uint32_t exponent = magnitude & 0x7f800000;
   const uint32_t bias = exponent < 0x38800000 ? 0x38800000 : exponent;

@@ -18,7 +18,8 @@ RSH_DEVICE bool consent(const DeviceContext* ctx, const Exchange& x, const Dispa
   uint64_t total = 0;
   for (int32_t source = 0; source < ctx->n_pes; ++source) {
     const Count& count = x.buffers.counts[source];
-    if (!wait_for_sequence(ctx, &count.sequence, call.round, Waiting::ep_counts, node.writers[source]))
+    if (!wait_for_sequence(ctx, &count.sequence, call.round, Waiting::ep_counts,
+                           node.writers[source]))
       return false;
     const uint64_t rows = arch::load_relaxed(&count.rows);
     x.received[source] = static_cast<int64_t>(rows);
@@ -26,7 +27,8 @@ RSH_DEVICE bool consent(const DeviceContext* ctx, const Exchange& x, const Dispa
   }
   for (int32_t member = 0; member < node.n_members; ++member) {
     const int32_t peer = node.members[member];
-    if (!wait_for_sequence(ctx, &x.buffers.from[peer].readers, call.combined, Waiting::ep_readers, peer))
+    if (!wait_for_sequence(ctx, &x.buffers.from[peer].readers, call.combined, Waiting::ep_readers,
+                           peer))
       return false;
   }
   uint64_t base = 0;
@@ -35,14 +37,15 @@ RSH_DEVICE bool consent(const DeviceContext* ctx, const Exchange& x, const Dispa
     Grant* const grant = in_peer(ctx, mine, node.writers[source]);
     arch::store_relaxed(&grant->base, total <= x.shape.max_received ? base : kRefused);
     arch::store_relaxed(&grant->total, total);
-    arch::store_release(&grant->sequence, call.round);  // pairs with the acquire in collect_grants()
+    arch::store_release(&grant->sequence,
+                        call.round);  // pairs with the acquire in collect_grants()
     base += static_cast<uint64_t>(x.received[source]);
   }
   return true;
 }
 
-// Learns where every member wants the rows of every stream, also where there are none: a member that
-// has answered has read the counts, which the next round overwrites.
+// Learns where every member wants the rows of every stream, also where there are none: a member
+// that has answered has read the counts, which the next round overwrites.
 RSH_DEVICE bool collect_grants(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
   const Node& node = x.node;
   *x.refusal = {-1, 0};
@@ -60,7 +63,8 @@ RSH_DEVICE bool collect_grants(const DeviceContext* ctx, const Exchange& x, uint
   return true;
 }
 
-// Writes one row and what belongs to it into a member's buffers. Experts become the member's own ids.
+// Writes one row and what belongs to it into a member's buffers. Experts become the member's own
+// ids.
 RSH_DEVICE void place_row(const DeviceContext* ctx, const Exchange& x, const Stream& stream,
                           uint64_t row, int32_t pe, uint64_t place) {
   const Shape& shape = x.shape;
@@ -85,8 +89,9 @@ RSH_DEVICE void place_row(const DeviceContext* ctx, const Exchange& x, const Str
 RSH_DEVICE bool place_stream(const DeviceContext* ctx, const Exchange& x, uint64_t round,
                              const Stream& stream, bool forwarded) {
   for (uint64_t row = arch::block(); row < stream.rows; row += arch::blocks()) {
-    if (forwarded && !wait_for_sequence(ctx, &x.buffers.from[stream.pe].rows,
-                                        progress(x.shape, round, row + 1), Waiting::ep_rows, stream.pe))
+    if (forwarded &&
+        !wait_for_sequence(ctx, &x.buffers.from[stream.pe].rows, progress(x.shape, round, row + 1),
+                           Waiting::ep_rows, stream.pe))
       return false;
     for (int32_t member = 0; member < x.node.n_members; ++member) {
       const int64_t place = place_of(x, stream, row, member);
@@ -118,13 +123,15 @@ RSH_DEVICE bool announce_placed(const DeviceContext* ctx, const Exchange& x, uin
 RSH_DEVICE bool wait_for_arrivals(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
   for (int32_t member = 0; member < x.node.n_members; ++member) {
     const int32_t peer = x.node.members[member];
-    if (!wait_for_sequence(ctx, &x.buffers.from[peer].arrived, round, Waiting::ep_rows, peer)) return false;
+    if (!wait_for_sequence(ctx, &x.buffers.from[peer].arrived, round, Waiting::ep_rows, peer))
+      return false;
   }
   return true;
 }
 
 // Headers and rows leave for the other nodes; those of other nodes are announced in this one.
-RSH_DEVICE bool exchange_headers(const DeviceContext* ctx, const Exchange& x, const DispatchCall& call) {
+RSH_DEVICE bool exchange_headers(const DeviceContext* ctx, const Exchange& x,
+                                 const DispatchCall& call) {
   bool ok = true;
   for (int32_t node = 0; node < x.node.n_nodes && ok; ++node)
     if (x.node.gateways[node].pe >= 0 && is_mine(node)) ok = send_header(ctx, x, call.round, node);
@@ -134,8 +141,9 @@ RSH_DEVICE bool exchange_headers(const DeviceContext* ctx, const Exchange& x, co
   return ok;
 }
 
-// Collective. When it returns true, x.received and the buffers hold what this PE got, unless x.refusal
-// names a PE of this node; the caller's arrays may change. kRemote: the job has several nodes.
+// Collective. When it returns true, x.received and the buffers hold what this PE got, unless
+// x.refusal names a PE of this node; the caller's arrays may change. kRemote: the job has several
+// nodes.
 template <bool kRemote>
 RSH_DEVICE bool dispatch(const DeviceContext* ctx, const Exchange& x, const DispatchCall& call) {
   const bool first_block = arch::block() == 0;
@@ -157,7 +165,8 @@ RSH_DEVICE bool dispatch(const DeviceContext* ctx, const Exchange& x, const Disp
     ok = ok && place_stream(ctx, x, call.round, x.streams[i], i > 0);
   ok = next_phase(ctx, ok);  // every row is placed
   if (first_block) {
-    ok = ok && announce_placed<kRemote>(ctx, x, call.round) && wait_for_arrivals(ctx, x, call.round);
+    ok =
+        ok && announce_placed<kRemote>(ctx, x, call.round) && wait_for_arrivals(ctx, x, call.round);
     if constexpr (kRemote) ok = ok && quiet_remote(ctx, x.node);
   }
   return next_phase(ctx, ok);

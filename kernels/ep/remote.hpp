@@ -23,9 +23,10 @@ RSH_DEVICE Metadata metadata_at(const Shape& shape, char* at, uint64_t rows) {
   return m;
 }
 
-// Waits until the forwarder's slot is free, then sends everything about the rows but the rows. One put
-// with its own signal: on an unordered NIC a signal follows its own data only.
-RSH_DEVICE bool send_header(const DeviceContext* ctx, const Exchange& x, uint64_t round, int32_t node) {
+// Waits until the forwarder's slot is free, then sends everything about the rows but the rows. One
+// put with its own signal: on an unordered NIC a signal follows its own data only.
+RSH_DEVICE bool send_header(const DeviceContext* ctx, const Exchange& x, uint64_t round,
+                            int32_t node) {
   const Gateway gateway = x.node.gateways[node];
   if (!wait_for_sequence(ctx, &x.buffers.from[gateway.pe].freed, round - 1, Waiting::ep_staging,
                          gateway.pe))
@@ -40,25 +41,27 @@ RSH_DEVICE bool send_header(const DeviceContext* ctx, const Exchange& x, uint64_
     if (ordinal < 0) continue;
     const auto to = static_cast<uint64_t>(ordinal);
     arch::copy<kBlock>(meta.ids + to * shape.topk, own.ids + row * shape.topk, shape.topk * 4);
-    arch::copy<kBlock>(meta.weights + to * shape.topk, own.weights + row * shape.topk, shape.topk * 4);
+    arch::copy<kBlock>(meta.weights + to * shape.topk, own.weights + row * shape.topk,
+                       shape.topk * 4);
     if (shape.scales > 0)
       arch::copy<kBlock>(meta.scales + to * shape.scales, own.scales + row * shape.scales,
                          shape.scales * 4);
   }
-  char* const slot = x.buffers.staged_meta + static_cast<uint64_t>(gateway.slot) * x.buffers.meta_bytes;
+  char* const slot =
+      x.buffers.staged_meta + static_cast<uint64_t>(gateway.slot) * x.buffers.meta_bytes;
   return put_signal<Transport::proxy, kBlock>(
       ctx, slot, out, meta.bytes, set_signal(&x.buffers.from[ctx->pe].header, round), gateway.pe);
 }
 
-// Sends the rows among [first, last) that go to the node: one put per run of consecutive tokens. Every
-// put rings the same word. Signals of a lane arrive in order and each after its own data, so a value
-// announces all rows before it, on any NIC.
+// Sends the rows among [first, last) that go to the node: one put per run of consecutive tokens.
+// Every put rings the same word. Signals of a lane arrive in order and each after its own data, so
+// a value announces all rows before it, on any NIC.
 RSH_DEVICE bool send_runs(const DeviceContext* ctx, const Exchange& x, uint64_t round,
                           const char* tokens, uint64_t first, uint64_t last, int32_t node) {
   const Gateway gateway = x.node.gateways[node];
   const uint64_t row_bytes = x.shape.token_bytes;
-  char* const slot = x.buffers.staged_rows +
-                     static_cast<uint64_t>(gateway.slot) * x.shape.max_tokens * row_bytes;
+  char* const slot =
+      x.buffers.staged_rows + static_cast<uint64_t>(gateway.slot) * x.shape.max_tokens * row_bytes;
   for (uint64_t row = first; row < last;) {
     const int64_t found = node_ordinal(x, row, node);
     uint64_t end = row + 1;
@@ -66,8 +69,8 @@ RSH_DEVICE bool send_runs(const DeviceContext* ctx, const Exchange& x, uint64_t 
       while (end < last && node_ordinal(x, end, node) >= 0) ++end;
       const auto ordinal = static_cast<uint64_t>(found);
       const uint64_t rows = end - row;
-      const Signal signal = set_signal(&x.buffers.from[ctx->pe].rows,
-                                       progress(x.shape, round, ordinal + rows));
+      const Signal signal =
+          set_signal(&x.buffers.from[ctx->pe].rows, progress(x.shape, round, ordinal + rows));
       if (!put_signal<Transport::proxy, kBlock>(ctx, slot + ordinal * row_bytes,
                                                 tokens + row * row_bytes, rows * row_bytes, signal,
                                                 gateway.pe))
@@ -78,9 +81,9 @@ RSH_DEVICE bool send_runs(const DeviceContext* ctx, const Exchange& x, uint64_t 
   return true;
 }
 
-// Sends all rows that leave the node, a chunk of tokens after the other, so that the NIC works while
-// the next chunk is copied into the heap. `in_heap`: a NIC can read the tokens where they are. `ok` is
-// false where the block has failed already: it still has to come to the phases.
+// Sends all rows that leave the node, a chunk of tokens after the other, so that the NIC works
+// while the next chunk is copied into the heap. `in_heap`: a NIC can read the tokens where they
+// are. `ok` is false where the block has failed already: it still has to come to the phases.
 RSH_DEVICE bool send_rows(const DeviceContext* ctx, const Exchange& x, uint64_t round, bool in_heap,
                           bool ok) {
   const Stream& own = x.streams[0];

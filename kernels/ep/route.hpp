@@ -5,9 +5,9 @@
 
 namespace railshmem::device::ep {
 
-// Numbers the rows that go to each column (a PE of the node, or a node): ordinals[row, column] counts
-// up in row order, -1 where the row does not go; counts[column] says how many go. A row goes once,
-// however many of its experts are there. One thread calls it.
+// Numbers the rows that go to each column (a PE of the node, or a node): ordinals[row, column]
+// counts up in row order, -1 where the row does not go; counts[column] says how many go. A row goes
+// once, however many of its experts are there. One thread calls it.
 RSH_DEVICE void number_rows(const Shape& shape, const int32_t* ids, uint64_t rows,
                             const int32_t* column_of, int32_t n_columns, int64_t* ordinals,
                             uint64_t* counts) {

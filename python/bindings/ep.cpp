@@ -11,7 +11,9 @@ namespace {
 using ep::ExpertParallel;
 using ep::Matrix;
 
-std::string text_of(py::handle object) { return py::str(object); }
+std::string text_of(py::handle object) {
+  return py::str(object);
+}
 
 // A numpy array of two dimensions; `name` and `call` are for the error.
 Matrix matrix_of(py::handle object, const char* call, const char* name, bool writable = false) {
@@ -37,8 +39,9 @@ py::array array_of(const Matrix& matrix, const py::object& owner) {
   return py::array(dtype, {matrix.rows, matrix.columns}, {}, matrix.data, owner);
 }
 
-std::unique_ptr<ExpertParallel> make(std::shared_ptr<Runtime> runtime, int64_t hidden, int64_t experts,
-                                     int64_t topk, int64_t max_tokens, const std::string& dtype,
+std::unique_ptr<ExpertParallel> make(std::shared_ptr<Runtime> runtime, int64_t hidden,
+                                     int64_t experts, int64_t topk, int64_t max_tokens,
+                                     const std::string& dtype,
                                      const std::optional<std::string>& combine_dtype,
                                      std::optional<int64_t> max_received, int64_t blocks) {
   ep::Config config;
@@ -54,8 +57,8 @@ std::unique_ptr<ExpertParallel> make(std::shared_ptr<Runtime> runtime, int64_t h
   return std::make_unique<ExpertParallel>(std::move(runtime), config);
 }
 
-py::tuple dispatch(const py::object& self, py::handle tokens, py::handle indices, py::handle weights,
-                   py::handle scales) {
+py::tuple dispatch(const py::object& self, py::handle tokens, py::handle indices,
+                   py::handle weights, py::handle scales) {
   auto& exchange = py::cast<ExpertParallel&>(self);
   ep::Batch batch;
   batch.tokens = matrix_of(tokens, "dispatch", "tokens");
@@ -66,7 +69,8 @@ py::tuple dispatch(const py::object& self, py::handle tokens, py::handle indices
     const HookScope released;
     return exchange.dispatch(batch);
   }();
-  const py::object received_scales = got.scales.columns > 0 ? array_of(got.scales, self) : py::none();
+  const py::object received_scales =
+      got.scales.columns > 0 ? py::object(array_of(got.scales, self)) : py::none();
   const auto n_pes = static_cast<py::ssize_t>(got.counts.size());
   return py::make_tuple(array_of(got.tokens, self), array_of(got.weights, self),
                         array_of(got.indices, self), received_scales,
@@ -76,7 +80,8 @@ py::tuple dispatch(const py::object& self, py::handle tokens, py::handle indices
 py::array expert_buffer(const py::object& self, const ep::Handle& handle) {
   const auto& exchange = py::cast<const ExpertParallel&>(self);
   const ep::Config& config = exchange.config();
-  return array_of({exchange.expert_buffer(handle), handle.rows, config.hidden, config.combined()}, self);
+  return array_of({exchange.expert_buffer(handle), handle.rows, config.hidden, config.combined()},
+                  self);
 }
 
 py::object combine(ExpertParallel& self, py::handle expert_out, const ep::Handle& handle,
@@ -101,9 +106,9 @@ void bind_ep(py::module_& m) {
   py::module_ sub = m.def_submodule("ep", "The core of railshmem.ep.");
   py::class_<ep::Handle>(sub, "Handle").def_readonly("rows", &ep::Handle::rows);
   py::class_<ExpertParallel>(sub, "ExpertParallel")
-      .def(py::init(&make), py::arg("runtime"), py::kw_only(), py::arg("hidden"), py::arg("experts"),
-           py::arg("topk"), py::arg("max_tokens"), py::arg("dtype"), py::arg("combine_dtype"),
-           py::arg("max_received"), py::arg("blocks"))
+      .def(py::init(&make), py::arg("runtime"), py::kw_only(), py::arg("hidden"),
+           py::arg("experts"), py::arg("topk"), py::arg("max_tokens"), py::arg("dtype"),
+           py::arg("combine_dtype"), py::arg("max_received"), py::arg("blocks"))
       .def("dispatch", &dispatch, py::arg("tokens"), py::arg("indices"), py::arg("weights"),
            py::arg("scales"))
       .def("expert_buffer", &expert_buffer, py::arg("handle"))

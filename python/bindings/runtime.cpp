@@ -143,6 +143,10 @@ void bind_runtime(py::module_& m) {
       .def_property_readonly("n_pes", &Runtime::n_pes)
       .def("info", &info, "Hosts, PEs, NICs and the transport of each pair with its reason, as plain data.")
       .def("proxy_traffic", &proxy_traffic, "Bytes and commands this PE posted through NICs, per lane.")
+      .def("wait_for_loss", &Runtime::wait_for_loss, py::call_guard<py::gil_scoped_release>(),
+           "Waits until the process of another PE of this host has ended and returns that PE; -1 when\n"
+           "this runtime is finalized first.")
+      .def_property_readonly("loss_reported", &Runtime::loss_reported)
       .def("abort_waits", &Runtime::abort_waits, "Ends every wait of this PE with JobAborted.")
       .def("require_same", &Runtime::require_same, py::arg("what"), py::arg("value"),
            py::call_guard<HookScope>(),

@@ -1,10 +1,11 @@
-"""Expert parallelism: tokens travel to the PEs that own their experts, and the results come back summed.
+"""Expert parallelism: tokens travel to the PEs that own their experts, results come back summed.
 
-    exchange = ExpertParallel(hidden=7168, experts=256, topk=8, max_tokens=4096, dtype=bfloat16)
-    got = exchange.dispatch(tokens, indices, weights)
-    results = got.handle.expert_buffer()
-    ...  # results[i] = the sum over k of got.weights[i, k] * expert[got.indices[i, k]](got.tokens[i])
-    out = exchange.combine(results, got.handle)
+One layer, on every PE:
+
+- `got = exchange.dispatch(tokens, indices, weights)`
+- fill `got.handle.expert_buffer()`: row i is the sum over the experts of `got.indices[i]` that are not
+  -1 of `got.weights[i, k]` times what the expert makes of `got.tokens[i]`
+- `out = exchange.combine(got.handle.expert_buffer(), got.handle)`
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from railshmem._core import Runtime
 __all__ = ["Dispatched", "ExpertParallel", "Handle"]
 
 
-
 @dataclass(frozen=True)
 class Handle:
-    """The routing of one dispatch: combine needs it. Valid until that combine or the next dispatch."""
+    """The routing of one dispatch, for its combine. Valid until that or the next dispatch."""
 
     _exchange: Any
     _core: Any
@@ -36,7 +36,7 @@ class Handle:
         return int(self._core.rows)
 
     def expert_buffer(self) -> NDArray[Any]:
-        """[rows, hidden] of combine_dtype, in the heap: results written here are sent without a copy.
+        """[rows, hidden] of combine_dtype, in the heap: results written here need no copy.
 
         May be written until combine is called; peers read it from then on.
         """
@@ -64,7 +64,7 @@ class Dispatched:
 
 
 class ExpertParallel:
-    """Dispatch and combine of Mixture-of-Experts layers of one shape. Use it from one thread at a time."""
+    """Dispatch and combine of layers of one shape. Use it from one thread at a time."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ExpertParallel:
         blocks: int = 1,
         runtime: Runtime | None = None,
     ) -> None:
-        """Collective, with the same arguments on every PE (`blocks` apart): takes its symmetric memory.
+        """Collective, same arguments on every PE (`blocks` apart): takes its symmetric memory.
 
         hidden: elements of a token; a row has to be a multiple of 16 bytes.
         experts: of the whole job; PE p of n owns [p * experts / n, (p + 1) * experts / n).
@@ -119,24 +119,24 @@ class ExpertParallel:
         differ between PEs and be 0. scales [T, hidden / 128] belong to fp8 tokens. Tokens in the
         symmetric heap leave the node without a copy. Returns when the arrays may change.
 
-        Raises ArgumentError before anything is sent. Where a PE would receive more than max_received
-        rows, the PEs of its node raise here and all others in combine; then all may dispatch again.
-        After a wait that failed this object can only be thrown away.
+        Raises ArgumentError before anything is sent. Where a PE would receive more rows than
+        max_received, the PEs of its node raise here and all others in combine; then all may
+        dispatch again. After a wait that failed this object can only be thrown away.
         """
         *arrays, handle = self._core.dispatch(tokens, indices, weights, scales)
-        return Dispatched(*arrays, handle=Handle(self._core, handle))
+        return Dispatched(*arrays, Handle(self._core, handle))
 
     def combine(
         self, expert_out: NDArray[Any], handle: Handle, *, out: NDArray[Any] | None = None
     ) -> NDArray[Any]:
         """Collective: returns [T, hidden] of combine_dtype: for each token the sum of its rows.
 
-        expert_out [rows, hidden]: row i is the caller's weighted sum over its experts of received row i;
-        no weight is applied here. Sums are formed in float32, in a fixed order, and rounded once; a
-        token that went nowhere gives zeros. `out` takes the result in place of a new array.
+        expert_out [rows, hidden]: row i is the caller's weighted sum over its experts of received
+        row i; no weight is applied here. Sums are formed in float32, in a fixed order, and rounded
+        once; a token that went nowhere gives zeros. `out` takes the result in place of a new array.
         """
         return self._core.combine(expert_out, handle._core, out)
 
     def free(self) -> None:
-        """Collective: gives the symmetric memory back. Arrays that dispatch returned must not be used."""
+        """Collective: gives the symmetric memory back, and with it what dispatch returned."""
         self._core.free()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Mapping
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 _comm: MPI.Intracomm | None = None  # of the current job, from before its first exchange
+_loss_watch: threading.Thread | None = None
+
+# For an operation to report that a PE is gone, before the job is ended without it.
+LOSS_GRACE_S = 2.0
 
 
 def shmem_init(
@@ -33,7 +39,7 @@ def shmem_init(
     here on an exception that nobody catches ends the whole job. Raises InitError on every PE when
     one of them cannot take part. OpenSHMEM 1.5, section 9.1.1.
     """
-    global _comm
+    global _comm, _loss_watch
     current = _core.get_default()
     if current is not None and not current.finalized:
         raise ArgumentError("shmem_init: already initialised; call shmem_finalize first")
@@ -45,11 +51,17 @@ def shmem_init(
         sys.excepthook = _end_job
         atexit.register(_finalize_at_exit)
     _comm = MPI.COMM_WORLD if comm is None else comm
+    # MPICH's launcher tells the survivors of a killed rank by this signal, whose default is to die
+    # before they could say why.
+    if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL and _in_main_thread():
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     chosen = dict(settings or {})
     name = "RAILSHMEM_TIMEOUT_S"
     timeout_s = float(chosen.get(name) or os.environ.get(name) or 60)
     made = Runtime(MpiBootstrap(_comm, timeout_s), chosen)
     _core.set_default(made)
+    _loss_watch = threading.Thread(target=_end_job_at_loss, args=[made], daemon=True)
+    _loss_watch.start()
     return made
 
 
@@ -69,6 +81,8 @@ def shmem_finalize() -> None:
     found = _core.get_default()
     if found is not None:
         found.finalize()
+        if _loss_watch is not None:
+            _loss_watch.join()  # ended by finalize; it must not outlive the interpreter
 
 
 def shmem_my_pe() -> int:
@@ -122,9 +136,7 @@ def shmem_free(ptr: SymmetricMemory | NDArray[Any] | None) -> None:
     runtime().free(ptr)
 
 
-def _end_job(
-    kind: type[BaseException], value: BaseException, trace: TracebackType | None
-) -> None:
+def _end_job(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
     """MPI leaves the other PEs waiting for ever when one raises: print why, and end them all."""
     lines = traceback.format_exception(kind, value, trace)
     found = _core.get_default()
@@ -146,13 +158,28 @@ def _abort(text: str) -> None:
         _comm.Abort(1)
 
 
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _end_job_at_loss(watched: Runtime) -> None:
+    """Ends a job that lost a PE while this one is outside of this library, say in an MPI call."""
+    lost = watched.wait_for_loss()
+    if lost < 0:
+        return
+    time.sleep(LOSS_GRACE_S)
+    if not watched.loss_reported:
+        _abort(
+            f"PE {watched.my_pe}: the process of PE {lost} has ended, and no operation of this PE "
+            "noticed: ending the job\n"
+        )
+
+
 def _finalize_at_exit() -> None:
-    found = _core.get_default()
     try:
-        if found is not None and not found.finalized:
-            found.finalize()
+        shmem_finalize()
     except RailshmemError as error:
-        _abort(f"PE {found.my_pe}: at exit: {type(error).__name__}: {error}\n")
+        _abort(f"PE {_comm.rank if _comm else '?'}: at exit: {type(error).__name__}: {error}\n")
     finally:
         # The runtime holds Python objects: it must go while there is an interpreter.
         _core.set_default(None)

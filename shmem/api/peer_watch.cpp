@@ -33,6 +33,7 @@ void PeerWatch::start(const std::vector<std::pair<int, SegmentHandle>>& peers,
     if (process.valid() && HostSegment::owner_visible(handle)) peers_.emplace_back(pe, std::move(process));
   }
   if (peers_.empty()) return;
+  watching_ = true;
   stop_event_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC));
   sigset_t all;
   sigset_t before;
@@ -48,11 +49,26 @@ void PeerWatch::run(device::StopRecord* record) {
   for (const auto& peer : peers_) polled.push_back({peer.second.get(), POLLIN, 0});
   while (::poll(polled.data(), polled.size(), -1) < 0) {
   }
-  if (polled[0].revents != 0) return;
+  if (polled[0].revents != 0) return tell(-1);
   for (std::size_t i = 1; i < polled.size(); ++i)
-    if (polled[i].revents != 0)
+    if (polled[i].revents != 0) {
       device::stop_with(record, device::Stop::peer_lost,
                         {device::Waiting::nothing, peers_[i - 1].first, -1, 0, 0, device::kNoWord, 0, 0, 0, 0});
+      return tell(peers_[i - 1].first);
+    }
+}
+
+void PeerWatch::tell(int lost) {
+  const std::lock_guard<std::mutex> held(mutex_);
+  watching_ = false;
+  lost_ = lost;
+  told_.notify_all();
+}
+
+int PeerWatch::wait_for_loss() {
+  std::unique_lock<std::mutex> held(mutex_);
+  told_.wait(held, [this] { return !watching_; });
+  return lost_;
 }
 
 void PeerWatch::stop() {

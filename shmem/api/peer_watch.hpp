@@ -2,6 +2,8 @@
 // alone would leave the others waiting for ever. The thread sleeps in the kernel until that happens.
 #pragma once
 
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,12 +24,20 @@ class PeerWatch {
   void start(const std::vector<std::pair<int, SegmentHandle>>& peers, device::StopRecord* record);
   void stop();
 
+  // Waits until a watched process has ended and returns its PE; -1 when nothing is watched any more.
+  int wait_for_loss();
+
  private:
   void run(device::StopRecord* record);
+  void tell(int lost);
 
   std::vector<std::pair<int, FileDescriptor>> peers_;
   FileDescriptor stop_event_;
   std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable told_;
+  bool watching_ = false;
+  int lost_ = -1;
 };
 
 }  // namespace railshmem

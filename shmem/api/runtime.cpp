@@ -99,8 +99,13 @@ void Runtime::Parts::raise_stopped() {
     stops_cleared.fetch_add(1, std::memory_order_release);  // launch() must notice that it was stopped
     arch::store_release(&stop.stop, static_cast<uint32_t>(next));
   }
+  if (error.kind() == ErrorKind::peer_lost) loss_reported = true;
   throw error;
 }
+
+int Runtime::wait_for_loss() { return parts_->watch.wait_for_loss(); }
+
+bool Runtime::loss_reported() const { return parts_->loss_reported; }
 
 void Runtime::abort_waits() {
   device::stop_with(&parts_->stop, Stop::aborted,

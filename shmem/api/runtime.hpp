@@ -111,6 +111,12 @@ class Runtime {
     raise_if_stopped(before);
   }
 
+  // Waits until the process of another PE of this host has ended and returns that PE; -1 when the
+  // runtime is finalized first. For whoever must end a program that is not inside a railshmem call.
+  int wait_for_loss();
+  // True once an operation has thrown Error(peer_lost).
+  bool loss_reported() const;
+
   // Sets this PE's stop word: every wait ends with Error(aborted).
   void abort_waits();
 

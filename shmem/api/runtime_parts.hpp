@@ -46,6 +46,7 @@ class Runtime::Parts {
   device::StopRecord stop = {};
   std::mutex stop_mutex;
   std::atomic<uint64_t> stops_cleared{0};
+  std::atomic<bool> loss_reported{false};
   uint64_t sync_sequence = 0;
   device::DeviceContext context = {};
   std::unique_ptr<nic::Provider> provider;  // null where the job has no NICs

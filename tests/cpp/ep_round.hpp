@@ -1,5 +1,6 @@
-// One round of expert parallelism as a test sees it: what each PE sends, what it must receive, and what
-// must come back. Everything is computed from (PE, round), so that every PE knows it of all others.
+// One round of expert parallelism as a test sees it: what each PE sends, what it must receive, and
+// what must come back. Everything is computed from (PE, round), so that every PE knows it of all
+// others.
 #pragma once
 
 #include <cmath>
@@ -13,7 +14,8 @@ namespace railshmem::testing {
 
 class EpRound {
  public:
-  EpRound(const ep::Config& config, int n_pes, int round) : config_(config), n_pes_(n_pes), round_(round) {}
+  EpRound(const ep::Config& config, int n_pes, int round)
+      : config_(config), n_pes_(n_pes), round_(round) {}
 
   int tokens(int pe) const { return random(pe, 0, 0) % static_cast<int>(config_.max_tokens + 1); }
   // About one in six is -1, and duplicates are common.
@@ -38,8 +40,10 @@ class EpRound {
 
  private:
   int random(int a, int b, int c) const {
-    uint64_t x = static_cast<uint64_t>(a) * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(b) * 0xc2b2ae3d27d4eb4full +
-                 static_cast<uint64_t>(c) * 0x165667b19e3779f9ull + static_cast<uint64_t>(round_) * 0x27d4eb2f165667c5ull;
+    uint64_t x = static_cast<uint64_t>(a) * 0x9e3779b97f4a7c15ull +
+                 static_cast<uint64_t>(b) * 0xc2b2ae3d27d4eb4full +
+                 static_cast<uint64_t>(c) * 0x165667b19e3779f9ull +
+                 static_cast<uint64_t>(round_) * 0x27d4eb2f165667c5ull;
     x = (x ^ x >> 31) * 0xbf58476d1ce4e5b9ull;
     return static_cast<int>((x ^ x >> 29) >> 40);
   }
@@ -53,7 +57,8 @@ class EpRound {
 struct EpArrays {
   EpArrays(const EpRound& round, const ep::Config& config, int pe) : rows(round.tokens(pe)) {
     for (int token = 0; token < rows; ++token) {
-      for (int column = 0; column < config.hidden; ++column) tokens.push_back(round.value(pe, token, column));
+      for (int column = 0; column < config.hidden; ++column)
+        tokens.push_back(round.value(pe, token, column));
       for (int k = 0; k < config.topk; ++k) {
         indices.push_back(round.expert(pe, token, k));
         weights.push_back(round.weight(pe, token, k));
@@ -103,7 +108,8 @@ inline int wrong_received(const EpRound& round, const ep::Config& config, int n_
 }
 
 // The expert of PE d multiplies by d + 1, so that the result tells whose rows were summed.
-inline int wrong_combined(const EpRound& round, const ep::Config& config, int pe, const std::vector<float>& out) {
+inline int wrong_combined(const EpRound& round, const ep::Config& config, int pe,
+                          const std::vector<float>& out) {
   int wrong = 0;
   for (int token = 0; token < round.tokens(pe); ++token) {
     int factor = 0;

@@ -29,7 +29,7 @@ ep::Config small_config(int n_pes) {
 struct Plan {
   int rounds = 12;
   bool tokens_in_heap = false;
-  int late_pe = -1;  // takes its time at random
+  int late_pe = -1;    // takes its time at random
   int uncombined = 5;  // every so many rounds nobody combines
 };
 
@@ -47,7 +47,8 @@ int play(Runtime& runtime, const ep::Config& config, const Plan& plan) {
     const EpArrays arrays(round, config, pe);
     ep::Batch batch = arrays.batch(config);
     if (plan.tokens_in_heap) {
-      if (batch.tokens.bytes() > 0) std::memcpy(heap_tokens, arrays.tokens.data(), batch.tokens.bytes());
+      if (batch.tokens.bytes() > 0)
+        std::memcpy(heap_tokens, arrays.tokens.data(), batch.tokens.bytes());
       batch.tokens.data = heap_tokens;
     }
     if (pe == plan.late_pe) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
@@ -58,13 +59,15 @@ int play(Runtime& runtime, const ep::Config& config, const Plan& plan) {
 
     // Every other round the results come from elsewhere.
     std::vector<float> elsewhere(static_cast<std::size_t>(got.handle.rows * config.hidden));
-    float* const results =
-        number % 2 == 0 ? elsewhere.data() : static_cast<float*>(exchange.expert_buffer(got.handle));
+    float* const results = number % 2 == 0
+                               ? elsewhere.data()
+                               : static_cast<float*>(exchange.expert_buffer(got.handle));
     for (std::size_t i = 0; i < elsewhere.size(); ++i)
       results[i] = static_cast<const float*>(got.tokens.data)[i] * static_cast<float>(pe + 1);
     if (pe == plan.late_pe) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
     std::vector<float> out(static_cast<std::size_t>(arrays.rows * config.hidden), 1e30f);
-    exchange.combine({results, got.handle.rows, config.hidden, ep::Type::fp32}, got.handle, out.data());
+    exchange.combine({results, got.handle.rows, config.hidden, ep::Type::fp32}, got.handle,
+                     out.data());
     wrong += wrong_combined(round, config, pe, out);
   }
   runtime.free(heap_tokens);
@@ -72,7 +75,8 @@ int play(Runtime& runtime, const ep::Config& config, const Plan& plan) {
   return wrong;
 }
 
-int play_everywhere(int n_pes, const Environment& environment, const ep::Config& config, const Plan& plan) {
+int play_everywhere(int n_pes, const Environment& environment, const ep::Config& config,
+                    const Plan& plan) {
   std::atomic<int> wrong{0};
   run_pes(n_pes, environment, [&](Runtime& runtime) { wrong += play(runtime, config, plan); });
   return wrong;
@@ -154,7 +158,8 @@ TEST_CASE("ep: more rows than one chunk") {
   }
 }
 
-TEST_CASE("ep: more rows than a PE has room for is an error on every PE, and the next round works") {
+TEST_CASE(
+    "ep: more rows than a PE has room for is an error on every PE, and the next round works") {
   for (const char* nodes : {"0", "2", "4"}) {
     ep::Config config = small_config(4);
     config.max_received = 4;
@@ -195,9 +200,11 @@ TEST_CASE("ep: bad input is refused by name before anything is sent") {
       change(config);
       return refusal_of([&] { ep::ExpertParallel unused(borrowed, config); });
     };
-    CHECK(says(made([](ep::Config& c) { c.experts = 7; }), "experts=7 cannot be split evenly over 2 PEs"));
+    CHECK(says(made([](ep::Config& c) { c.experts = 7; }),
+               "experts=7 cannot be split evenly over 2 PEs"));
     CHECK(says(made([](ep::Config& c) { c.topk = 7; }), "topk=7: expected from 1 to 6"));
-    CHECK(says(made([](ep::Config& c) { c.hidden = 5; }), "has 20 bytes: expected a multiple of 16"));
+    CHECK(
+        says(made([](ep::Config& c) { c.hidden = 5; }), "has 20 bytes: expected a multiple of 16"));
     CHECK(says(made([&](ep::Config& c) { c.max_tokens = 8 + runtime.my_pe(); }), "max_tokens 9"));
 
     const ep::Config config = small_config(2);
@@ -212,23 +219,30 @@ TEST_CASE("ep: bad input is refused by name before anything is sent") {
       return refusal_of([&] { exchange.dispatch(batch); });
     };
     using Ids = std::vector<int32_t>;
-    CHECK(says(sent([](ep::Batch& b, Ids&) { b.tokens.rows = 10; }), "10 tokens are more than max_tokens=9"));
+    CHECK(says(sent([](ep::Batch& b, Ids&) { b.tokens.rows = 10; }),
+               "10 tokens are more than max_tokens=9"));
     CHECK(says(sent([](ep::Batch& b, Ids&) { b.weights.columns = 4; }), "weights has shape ["));
-    CHECK(says(sent([](ep::Batch& b, Ids&) { b.tokens.type = ep::Type::bf16; }), "of bfloat16: expected"));
+    CHECK(says(sent([](ep::Batch& b, Ids&) { b.tokens.type = ep::Type::bf16; }),
+               "of bfloat16: expected"));
     REQUIRE(arrays.rows > 1);
-    CHECK(says(sent([](ep::Batch&, Ids& ids) { ids[7] = 6; }), "token 1, column 2: expert 6 does not exist"));
+    CHECK(says(sent([](ep::Batch&, Ids& ids) { ids[7] = 6; }),
+               "token 1, column 2: expert 6 does not exist"));
     CHECK(says(sent([](ep::Batch&, Ids& ids) { ids[0] = -2; }), "expert -2 does not exist"));
 
     const ep::Received first = exchange.dispatch(arrays.batch(config));
     std::vector<float> out(arrays.tokens.size());
     ep::Matrix fewer = first.tokens;
     fewer.rows = 0;
-    CHECK(says(refusal_of([&] { exchange.combine(fewer, first.handle, out.data()); }), "expert_out has shape [0"));
-    CHECK(says(refusal_of([&] { other.combine(first.tokens, first.handle, out.data()); }), "another"));
+    CHECK(says(refusal_of([&] { exchange.combine(fewer, first.handle, out.data()); }),
+               "expert_out has shape [0"));
+    CHECK(says(refusal_of([&] { other.combine(first.tokens, first.handle, out.data()); }),
+               "another"));
     exchange.combine(first.tokens, first.handle, out.data());
-    CHECK(says(refusal_of([&] { exchange.combine(first.tokens, first.handle, out.data()); }), "combined already"));
+    CHECK(says(refusal_of([&] { exchange.combine(first.tokens, first.handle, out.data()); }),
+               "combined already"));
     exchange.dispatch(arrays.batch(config));
-    CHECK(says(refusal_of([&] { exchange.expert_buffer(first.handle); }), "dispatch 2 has overwritten"));
+    CHECK(says(refusal_of([&] { exchange.expert_buffer(first.handle); }),
+               "dispatch 2 has overwritten"));
     ep::Batch received = arrays.batch(config);
     received.tokens.data = first.tokens.data;
     CHECK(says(refusal_of([&] { exchange.dispatch(received); }), "deliver"));
@@ -247,8 +261,10 @@ TEST_CASE("ep: after a wait that gave up the object says so instead of mixing ro
       return;
     }
     const EpArrays arrays(EpRound(config, 2, 0), config, 0);
-    CHECK_THROWS_WITH_AS(exchange.dispatch(arrays.batch(config)), doctest::Contains("header of a remote PE"), Error);
-    CHECK_THROWS_WITH_AS(exchange.dispatch(arrays.batch(config)), doctest::Contains("stopped in the middle"), Error);
+    CHECK_THROWS_WITH_AS(exchange.dispatch(arrays.batch(config)),
+                         doctest::Contains("header of a remote PE"), Error);
+    CHECK_THROWS_WITH_AS(exchange.dispatch(arrays.batch(config)),
+                         doctest::Contains("stopped in the middle"), Error);
   });
 }
 
@@ -262,10 +278,14 @@ TEST_CASE("ep: 16-bit formats round to nearest even and keep every value") {
     const Bf16 brain{static_cast<uint16_t>(bits)};
     const bool half_nan = (bits & 0x7fff) > 0x7c00;
     const bool brain_nan = (bits & 0x7fff) > 0x7f80;
-    if (half_nan) REQUIRE(std::isnan(widen(narrow<Fp16>(widen(half)))));
-    else REQUIRE(narrow<Fp16>(widen(half)).bits == bits);
-    if (brain_nan) REQUIRE(std::isnan(widen(narrow<Bf16>(widen(brain)))));
-    else REQUIRE(narrow<Bf16>(widen(brain)).bits == bits);
+    if (half_nan)
+      REQUIRE(std::isnan(widen(narrow<Fp16>(widen(half)))));
+    else
+      REQUIRE(narrow<Fp16>(widen(half)).bits == bits);
+    if (brain_nan)
+      REQUIRE(std::isnan(widen(narrow<Bf16>(widen(brain)))));
+    else
+      REQUIRE(narrow<Bf16>(widen(brain)).bits == bits);
   }
   CHECK(widen(Fp16{0x0001}) == 0x1p-24f);
   CHECK(narrow<Fp16>(0x1p-25f).bits == 0);           // a tie, to even

@@ -45,6 +45,7 @@ class Ranks:
         self._comm = MPI.COMM_WORLD.Dup()
         self._stderr = os.dup(2)  # pytest captures what is written to 2 while a test runs
         self._misses: list[Miss] = []
+        self._uncollected: dict[str, str] = {}
         self._speak_with_one_voice(config)
 
     # ---- one voice ----
@@ -66,13 +67,15 @@ class Ranks:
     # ---- the same tests everywhere ----
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed and self._comm.rank != 0:
-            self._say(f"cannot collect {report.nodeid}\n{report.longreprtext}")
+        if report.failed:
+            self._uncollected[report.nodeid] = report.longreprtext
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         mine = [item.nodeid for item in session.items]
-        everyone = self._exchange("collection", (mine, session.testsfailed))
+        everyone = self._exchange("collection", (mine, sorted(self._uncollected)))
         if any(found != everyone[0] for found in everyone):
+            for nodeid, text in self._uncollected.items():
+                self._say(f"cannot collect {nodeid}\n{text}")
             differing = [rank for rank, found in enumerate(everyone) if found != everyone[0]]
             pytest.exit(f"ranks {differing} collected other tests than rank 0", returncode=3)
 

@@ -1,0 +1,39 @@
+// The arrays that one PE dispatches, and the checks that come before anything is sent.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ep/config.hpp"
+
+namespace railshmem::ep {
+
+// A contiguous two-dimensional array.
+struct Matrix {
+  const void* data = nullptr;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  Type type = Type::fp32;
+
+  uint64_t bytes() const {
+    return static_cast<uint64_t>(rows) * static_cast<uint64_t>(columns) * bytes_of(type);
+  }
+};
+
+struct Batch {
+  Matrix tokens;   // [T, hidden] of dtype
+  Matrix indices;  // [T, topk] int32 or int64, ids of the job's experts; -1: not routed
+  Matrix weights;  // [T, topk] fp32
+  std::optional<Matrix> scales;  // [T, hidden / 128] fp32, exactly where dtype is fp8
+};
+
+// Throws Error(argument) naming argument, shape and type where they are not [rows, columns] of
+// `type`.
+void check_matrix(const std::string& who, const char* name, const Matrix& matrix, int64_t rows,
+                  int64_t columns, Type type);
+
+// Checks the whole batch and writes its expert ids to `ids`[T * topk].
+void check_batch(const std::string& who, const Config& config, const Batch& batch, int32_t* ids);
+
+}  // namespace railshmem::ep

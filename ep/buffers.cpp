@@ -1,0 +1,121 @@
+#include "ep/buffers.hpp"
+
+#include <cstring>
+
+namespace railshmem::ep {
+namespace {
+
+uint64_t rounded_up(uint64_t bytes, uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+// Takes pieces of a block one after the other. With a null block it only measures.
+class Carver {
+ public:
+  explicit Carver(void* block) : block_(reinterpret_cast<uintptr_t>(block)) {}
+
+  // Room for an array with these dimensions.
+  template <class T, class... Dimensions>
+  T* take(Dimensions... dimensions) {
+    const uint64_t at = used_;
+    uint64_t bytes = sizeof(T);
+    const bool fits = (!__builtin_mul_overflow(bytes, uint64_t{dimensions}, &bytes) && ...) &&
+                      bytes <= INT64_MAX - at - 63;
+    if (!fits)
+      fail(ErrorKind::argument, "ExpertParallel: its buffers would need 2^63 bytes or more");
+    used_ += rounded_up(bytes, 64);
+    return reinterpret_cast<T*>(block_ + at);
+  }
+  uint64_t used() const { return used_; }
+
+ private:
+  uintptr_t block_;
+  uint64_t used_ = 0;
+};
+
+struct Sizes {
+  uint64_t received;  // rows
+  uint64_t tokens;    // rows
+  uint64_t topk;
+  uint64_t hidden;
+  uint64_t scales;
+  uint64_t slots;
+  uint64_t nodes;  // 0 where there is only one: then nothing is staged
+  uint64_t pes;
+};
+
+void take_received(Carver& carver, const Config& config, const Sizes& n, device::ep::Buffers& out) {
+  out.tokens = carver.take<char>(n.received, config.token_bytes());
+  out.weights = carver.take<float>(n.received, n.topk);
+  out.indices = carver.take<int64_t>(n.received, n.topk);
+  out.scales = carver.take<float>(n.received, n.scales);
+}
+
+void take_others(Carver& carver, const Config& config, const Sizes& n, uint64_t members,
+                 device::ep::Buffers& out) {
+  out.from = carver.take<device::ep::FromPeer>(n.pes);
+  out.counts = carver.take<device::ep::Count>(n.pes);
+  out.grants = carver.take<device::ep::Grant>(n.pes, members);
+  out.refusal_out = carver.take<device::ep::Refusal>(uint64_t{1});
+  out.results = carver.take<char>(n.received, config.result_bytes());
+  out.meta_bytes = rounded_up(
+      sizeof(device::ep::Header) + n.tokens * (2 * n.topk + n.scales) * sizeof(float), 64);
+  out.staged_rows = carver.take<char>(n.slots, n.tokens, config.token_bytes());
+  out.staged_meta = carver.take<char>(n.slots, out.meta_bytes);
+  out.send_rows = carver.take<char>(n.nodes > 0 ? n.tokens : 0, config.token_bytes());
+  out.send_meta = carver.take<char>(n.nodes, out.meta_bytes);
+  out.partials_in = carver.take<float>(n.nodes, n.tokens, n.hidden);
+  out.partials_out = carver.take<float>(n.slots, n.tokens, n.hidden);
+}
+
+}  // namespace
+
+SymmetricBuffers::SymmetricBuffers(std::shared_ptr<Runtime> runtime, const Config& config,
+                                   const NodeMap& nodes)
+    : runtime_(std::move(runtime)) {
+  const int n_pes = runtime_->n_pes();
+  const auto size = [](int64_t value) { return static_cast<uint64_t>(value); };
+  const int n_nodes = nodes.view().n_nodes;
+  const Sizes n{size(config.received(n_pes)),
+                size(config.max_tokens),
+                size(config.topk),
+                size(config.hidden),
+                size(config.scales()),
+                size(nodes.n_slots()),
+                n_nodes > 1 ? size(n_nodes) : 0,
+                size(n_pes)};
+  const auto carve = [&](void* block) {
+    Carver carver(block);
+    take_received(carver, config, n, view_);
+    received_bytes_ = carver.used();
+    take_others(carver, config, n, size(nodes.most_members()), view_);
+    return carver.used();
+  };
+  const uint64_t bytes = carve(nullptr);
+  try {
+    block_ = runtime_->malloc(bytes);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::heap_exhausted) throw;
+    fail(ErrorKind::heap_exhausted, error.what(), ". ExpertParallel needs ", bytes_text(bytes),
+         " for ", config.describe(n_pes), "; a smaller max_received or max_tokens needs less");
+  }
+  carve(block_);
+  // Sequence numbers start at 0; nobody may send before all have cleared theirs.
+  std::memset(static_cast<void*>(view_.from), 0,
+              static_cast<std::size_t>(reinterpret_cast<char*>(view_.refusal_out) -
+                                       reinterpret_cast<char*>(view_.from)));
+  runtime_->barrier_all();
+}
+
+void SymmetricBuffers::free() {
+  runtime_->free(block_);
+  block_ = nullptr;
+}
+
+bool SymmetricBuffers::receives_into(const void* address, uint64_t bytes) const {
+  const auto first = reinterpret_cast<uintptr_t>(address);
+  const auto begin = reinterpret_cast<uintptr_t>(block_);
+  return first < begin + received_bytes_ && begin < first + bytes;
+}
+
+}  // namespace railshmem::ep

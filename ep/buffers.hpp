@@ -1,0 +1,37 @@
+// The symmetric memory of an ExpertParallel: one block, carved into what the kernels use.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "ep/config.hpp"
+#include "ep/node_map.hpp"
+#include "shmem/api/runtime.hpp"
+
+namespace railshmem::ep {
+
+class SymmetricBuffers {
+ public:
+  // Collective. Throws Error(heap_exhausted), naming what was needed.
+  SymmetricBuffers(std::shared_ptr<Runtime> runtime, const Config& config, const NodeMap& nodes);
+  SymmetricBuffers(const SymmetricBuffers&) = delete;
+  SymmetricBuffers& operator=(const SymmetricBuffers&) = delete;
+  // Freeing is collective and destruction is not: without free() the block stays until the runtime
+  // ends.
+  ~SymmetricBuffers() = default;
+
+  // Collective.
+  void free();
+
+  const device::ep::Buffers& view() const { return view_; }
+  // True when some of [address, address + bytes) will be overwritten by a dispatch.
+  bool receives_into(const void* address, uint64_t bytes) const;
+
+ private:
+  std::shared_ptr<Runtime> runtime_;
+  void* block_ = nullptr;
+  uint64_t received_bytes_ = 0;  // from the start of the block
+  device::ep::Buffers view_;
+};
+
+}  // namespace railshmem::ep

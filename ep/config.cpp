@@ -1,0 +1,85 @@
+#include "ep/config.hpp"
+
+#include "shmem/base/error.hpp"
+
+namespace railshmem::ep {
+namespace {
+
+struct TypeInfo {
+  Type type;
+  const char* name;
+  uint64_t bytes;
+};
+constexpr TypeInfo kTypes[] = {
+    {Type::bf16, "bfloat16", 2},        {Type::fp16, "float16", 2},
+    {Type::fp32, "float32", 4},         {Type::fp8_e4m3, "float8_e4m3fn", 1},
+    {Type::fp8_e5m2, "float8_e5m2", 1}, {Type::int32, "int32", 4},
+    {Type::int64, "int64", 8},
+};
+
+const TypeInfo& info_of(Type type) {
+  return kTypes[static_cast<std::size_t>(type)];
+}
+
+// Products of sizes up to here stay far from 2^64.
+constexpr int64_t kMost = int64_t{1} << 31;
+
+void check_range(const char* name, int64_t value, int64_t low, int64_t high) {
+  if (value < low || value >= high)
+    fail(ErrorKind::argument, "ExpertParallel: ", name, "=", value, ": expected from ", low, " to ",
+         high - 1);
+}
+
+void check_row(const char* name, Type type, uint64_t bytes) {
+  if (bytes % 16 != 0)
+    fail(ErrorKind::argument, "ExpertParallel: a row of ", name, "=", name_of(type), " has ", bytes,
+         " bytes: expected a multiple of 16; choose another hidden");
+}
+
+}  // namespace
+
+const char* name_of(Type type) {
+  return info_of(type).name;
+}
+uint64_t bytes_of(Type type) {
+  return info_of(type).bytes;
+}
+
+Type type_from(const std::string& name) {
+  std::string known;
+  for (const TypeInfo& row : kTypes) {
+    if (name == row.name) return row.type;
+    known += text(known.empty() ? "" : ", ", row.name);
+  }
+  fail(ErrorKind::argument, "dtype ", name, " is not one of ", known);
+}
+
+void Config::check(int n_pes) const {
+  check_range("hidden", hidden, 1, kMost);
+  check_range("experts", experts, 1, kMost);
+  if (experts % n_pes != 0)
+    fail(ErrorKind::argument, "ExpertParallel: experts=", experts, " cannot be split evenly over ",
+         n_pes, " PEs");
+  check_range("topk", topk, 1, experts + 1);
+  check_range("max_tokens", max_tokens, 1, kMost);
+  check_range("max_received", received(n_pes), 1, max_tokens * n_pes + 1);
+  check_range("blocks", blocks, 1, 1025);
+  if (dtype == Type::int32 || dtype == Type::int64)
+    fail(ErrorKind::argument, "ExpertParallel: dtype=", name_of(dtype), " is not a type of tokens");
+  if (combined() != Type::bf16 && combined() != Type::fp16 && combined() != Type::fp32)
+    fail(ErrorKind::argument, "ExpertParallel: combine_dtype=", name_of(combined()),
+         ": expected bfloat16, float16 or float32");
+  if (is_fp8(dtype) && hidden % static_cast<int64_t>(kScaleBlock) != 0)
+    fail(ErrorKind::argument, "ExpertParallel: hidden=", hidden, " with dtype=", name_of(dtype),
+         ": expected a multiple of ", kScaleBlock, ", the elements that share a scale");
+  check_row("dtype", dtype, token_bytes());
+  check_row("combine_dtype", combined(), result_bytes());
+}
+
+std::string Config::describe(int n_pes) const {
+  return text("hidden ", hidden, ", experts ", experts, ", topk ", topk, ", max_tokens ",
+              max_tokens, ", max_received ", received(n_pes), ", dtype ", name_of(dtype),
+              ", combine_dtype ", name_of(combined()));
+}
+
+}  // namespace railshmem::ep

@@ -1,0 +1,419 @@
+"""Dispatch and combine against a float64 reference, on every shape of job and token."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import ep_reference as reference
+import ml_dtypes
+import numpy as np
+import pytest
+from ep_reference import Batch, Shape
+from jobs import job
+from mpi4py import MPI
+
+import railshmem
+from railshmem import ArgumentError, HeapExhausted, symmetric_array
+from railshmem.ep import Dispatched, ExpertParallel
+
+pytestmark = pytest.mark.mpi(min_size=2)
+
+SHAPES = {
+    "bf16": Shape(ml_dtypes.bfloat16),
+    "fp32": Shape(np.float32),
+    "fp8 + scales": Shape(ml_dtypes.float8_e4m3fn),
+}
+ODD_SHAPES = [
+    Shape(np.float16, hidden=1000, topk=1),
+    Shape(ml_dtypes.bfloat16, hidden=2056, experts_per_pe=1, topk=2, max_tokens=1),
+    Shape(np.float32, hidden=4, experts_per_pe=3, topk=6, max_tokens=200),
+    Shape(ml_dtypes.float8_e5m2, hidden=384, experts_per_pe=9, topk=17),
+]
+# Nodes for n PEs.
+NODES: dict[str, Callable[[int], int]] = {
+    "one node": lambda n: 1,
+    "2 nodes": lambda n: min(2, n),
+    "a node per PE": lambda n: n,
+}
+
+
+def settings_of(nodes: str, n_pes: int, emulated: str = "", **more: str) -> dict[str, str]:
+    return {
+        "RAILSHMEM_NODES": str(NODES[nodes](n_pes)),
+        "RAILSHMEM_RAILS": "2",
+        "RAILSHMEM_EMULATED": emulated,
+        "RAILSHMEM_HEAP_SIZE": "64M",
+        "RAILSHMEM_TIMEOUT_S": "30",
+        **more,
+    }
+
+
+def same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+class Layer:
+    """An ExpertParallel whose every round is compared with the reference."""
+
+    def __init__(self, rt: railshmem.Runtime, shape: Shape, **more: Any) -> None:
+        self.rt, self.shape = rt, shape
+        self.exchange = ExpertParallel(**shape.arguments(rt.n_pes), runtime=rt, **more)
+
+    def batches(self, number: int, n_tokens: dict[int, int] | None = None) -> list[Batch]:
+        """What every PE sends in this round."""
+        given = n_tokens or {}
+        n_pes = self.rt.n_pes
+        return [reference.draw(self.shape, n_pes, pe, number, given.get(pe)) for pe in range(n_pes)]
+
+    def dispatch(self, batches: list[Batch]) -> tuple[Dispatched, np.ndarray]:
+        """What arrived, after a look at every bit, and what the experts make of it."""
+        me = self.rt.my_pe
+        got = self.exchange.dispatch(*batches[me].arrays)
+        rows, counts = reference.arriving(self.shape, self.rt.n_pes, me, batches)
+        assert got.counts.tolist() == counts.tolist()
+        assert same_bits(got.tokens, rows.tokens)
+        assert same_bits(got.indices, rows.indices)
+        assert same_bits(got.weights, rows.weights)
+        assert same_bits(got.scales, rows.scales)
+        return got, reference.expert_results(self.shape, me, rows)
+
+    def combine(self, got: Dispatched, results: np.ndarray, batch: Batch) -> np.ndarray:
+        out = self.exchange.combine(results, got.handle)
+        exact, bound = reference.combined(self.shape, batch)
+        assert out.dtype == self.shape.combine_dtype
+        assert np.all(np.abs(out.astype(np.float32) - exact) <= bound)
+        return out
+
+    def round(self, number: int, n_tokens: dict[int, int] | None = None) -> np.ndarray:
+        batches = self.batches(number, n_tokens)
+        got, results = self.dispatch(batches)
+        if number % 2:  # written in place, or copied by combine
+            got.handle.expert_buffer()[...] = results
+            results = got.handle.expert_buffer()
+        return self.combine(got, results, batches[self.rt.my_pe])
+
+
+@pytest.mark.parametrize("ordered", ["ordered=on", "ordered=off"])
+@pytest.mark.parametrize("atomics", ["atomics=on", "atomics=off"])
+@pytest.mark.parametrize("nodes", NODES)
+def test_every_round_matches_the_reference_and_repeats(
+    comm: MPI.Intracomm, nodes: str, atomics: str, ordered: str
+) -> None:
+    with job(comm, settings_of(nodes, comm.size, f"{atomics},{ordered}")) as rt:
+        for shape in SHAPES.values():
+            layer = Layer(rt, shape)
+            first = [layer.round(number) for number in range(4)]
+            again = [layer.round(number) for number in range(4)]
+            assert all(map(same_bits, first, again))
+            layer.exchange.free()
+
+
+@pytest.mark.parametrize("nodes", NODES)
+def test_odd_shapes(comm: MPI.Intracomm, nodes: str) -> None:
+    with job(comm, settings_of(nodes, comm.size, "ordered=off")) as rt:
+        for shape in ODD_SHAPES:
+            topk = min(shape.topk, shape.experts_per_pe * rt.n_pes)
+            layer = Layer(rt, shape._replace(topk=topk))
+            for number in range(3):
+                layer.round(number)
+            layer.exchange.free()
+
+
+@pytest.mark.parametrize("nodes", NODES)
+def test_pes_without_tokens(comm: MPI.Intracomm, nodes: str) -> None:
+    with job(comm, settings_of(nodes, comm.size)) as rt:
+        layer = Layer(rt, SHAPES["bf16"])
+        nobody = dict.fromkeys(range(rt.n_pes), 0)
+        for number, empty in enumerate([{0: 0}, {rt.n_pes - 1: 0}, nobody, {}]):
+            out = layer.round(number, empty)
+            assert len(out) == 0 or rt.my_pe not in empty
+
+
+@pytest.mark.parametrize("nodes", NODES)
+def test_tokens_that_go_nowhere_or_twice_to_the_same_expert(
+    comm: MPI.Intracomm, nodes: str
+) -> None:
+    with job(comm, settings_of(nodes, comm.size)) as rt:
+        layer = Layer(rt, SHAPES["fp32"])
+        batches = layer.batches(0, dict.fromkeys(range(rt.n_pes), 3))
+        last = layer.shape.experts_per_pe * rt.n_pes - 1
+        for batch in batches:
+            batch.indices[0] = -1
+            batch.indices[1] = last
+            batch.indices[2] = [0, -1, 0, last, 0]
+        got, results = layer.dispatch(batches)
+        rows = {0: 1, rt.n_pes - 1: 2}.get(rt.my_pe, 0)
+        assert got.counts.tolist() == [rows] * rt.n_pes  # once, however many experts are there
+        out = layer.combine(got, results, batches[rt.my_pe])
+        assert not out[0].any()
+
+
+@pytest.mark.parametrize("nodes", NODES)
+def test_300_rounds_with_one_late_pe_and_no_barrier(comm: MPI.Intracomm, nodes: str) -> None:
+    shape = Shape(np.float32, hidden=32, topk=3, max_tokens=6)
+    rng = np.random.default_rng()
+    with job(comm, settings_of(nodes, comm.size, "ordered=off")) as rt:
+        layer = Layer(rt, shape)
+        late = rt.my_pe == rt.n_pes - 1
+        for number in range(300):
+            if late:
+                time.sleep(rng.exponential(0.001))
+            batches = layer.batches(number)
+            got, results = layer.dispatch(batches)
+            if number % 7 == 0:
+                continue  # nobody combines this one
+            if late:
+                time.sleep(rng.exponential(0.001))
+            layer.combine(got, results, batches[rt.my_pe])
+
+
+@pytest.mark.parametrize("nodes", ["2 nodes", "a node per PE"])
+def test_small_rings_and_queues_change_no_bit(comm: MPI.Intracomm, nodes: str) -> None:
+    results = []
+    for small in [{}, {"RAILSHMEM_RING": "64"}, {"RAILSHMEM_RING": "4", "RAILSHMEM_CHUNK": "256"}]:
+        depth = {"RAILSHMEM_QUEUE_DEPTH": "8"} if small else {}
+        with job(comm, settings_of(nodes, comm.size, "", **small, **depth)) as rt:
+            layer = Layer(rt, SHAPES["bf16"]._replace(max_tokens=300))
+            counts = dict.fromkeys(range(rt.n_pes), 300)
+            results.append([layer.round(number, counts) for number in range(2)])
+    for others in results[1:]:
+        assert all(map(same_bits, results[0], others))
+
+
+@pytest.mark.parametrize("nodes", NODES)
+def test_tokens_in_the_heap_may_change_after_dispatch(comm: MPI.Intracomm, nodes: str) -> None:
+    with job(comm, settings_of(nodes, comm.size)) as rt:
+        layer = Layer(rt, SHAPES["bf16"])
+        inside = symmetric_array(rt, (24, 256), layer.shape.dtype)
+        for number in range(6):
+            batches = layer.batches(number)
+            mine = batches[rt.my_pe]
+            inside[: len(mine.tokens)] = mine.tokens
+            batches[rt.my_pe] = replace(mine, tokens=inside[: len(mine.tokens)])
+            me, n_pes = rt.my_pe, rt.n_pes
+            got = layer.exchange.dispatch(*batches[me].arrays)
+            inside.view(np.uint8)[...] = 0xFF
+            batches[me] = mine
+            rows, _ = reference.arriving(layer.shape, n_pes, me, batches)
+            assert same_bits(got.tokens, rows.tokens)
+            layer.combine(got, reference.expert_results(layer.shape, me, rows), mine)
+
+
+@pytest.mark.parametrize("nodes", NODES)
+def test_blocks_change_no_bit(comm: MPI.Intracomm, nodes: str) -> None:
+    with job(comm, settings_of(nodes, comm.size, "ordered=off")) as rt:
+        layers = [Layer(rt, SHAPES["fp8 + scales"], blocks=blocks) for blocks in (1, 2)]
+        for number in range(4):
+            one, two = (layer.round(number) for layer in layers)
+            assert same_bits(one, two)
+
+
+@pytest.mark.parametrize("nodes", NODES)
+def test_results_may_be_the_received_tokens_and_out_an_array(
+    comm: MPI.Intracomm, nodes: str
+) -> None:
+    with job(comm, settings_of(nodes, comm.size)) as rt:
+        layer = Layer(rt, SHAPES["fp32"])
+        batch = layer.batches(1)[rt.my_pe]
+        got = layer.exchange.dispatch(*batch.arrays)
+        out = np.full_like(batch.tokens, np.nan)
+        assert layer.exchange.combine(got.tokens, got.handle, out=out) is out
+        owners = np.where(batch.indices >= 0, batch.indices // layer.shape.experts_per_pe, -1)
+        copies = np.array([len(set(row) - {-1}) for row in owners.tolist()], np.float32)
+        np.testing.assert_allclose(out, batch.tokens * copies.reshape(-1, 1), rtol=1e-6)
+
+
+# ---- what is refused ---------------------------------------------------------------------------
+
+Spoil = Callable[[ExpertParallel, Batch], object]
+
+
+def send(exchange: ExpertParallel, batch: Batch, **changed: Any) -> object:
+    return exchange.dispatch(*replace(batch, **changed).arrays)
+
+
+def with_id(batch: Batch, row: int, column: int, expert: int) -> np.ndarray:
+    indices = batch.indices.copy()
+    indices[row, column] = expert
+    return indices
+
+
+BAD_BATCHES: dict[str, tuple[str, Spoil]] = {
+    "expert too large": (
+        r"PE \d: dispatch: token 3, column 2: expert 999 does not exist; ids go from 0 to \d+",
+        lambda ep, b: send(ep, b, indices=with_id(b, 3, 2, 999)),
+    ),
+    "expert too small": (
+        r"token 1, column 0: expert -2 does not exist",
+        lambda ep, b: send(ep, b, indices=with_id(b, 1, 0, -2)),
+    ),
+    "too many tokens": (
+        r"25 tokens are more than max_tokens=24",
+        lambda ep, b: send(ep, b, tokens=np.zeros((25, 256), b.tokens.dtype)),
+    ),
+    "wrong hidden": (
+        r"tokens has shape \[8, 255\] of bfloat16: expected \[8, 256\] of bfloat16",
+        lambda ep, b: send(ep, b, tokens=b.tokens[:, :255].copy()),
+    ),
+    "wrong dtype": (
+        r"tokens has shape \[8, 256\] of float32: expected \[8, 256\] of bfloat16",
+        lambda ep, b: send(ep, b, tokens=b.tokens.astype(np.float32)),
+    ),
+    "wrong K": (
+        r"indices has shape \[8, 4\] of int32: expected \[8, 5\]",
+        lambda ep, b: send(ep, b, indices=b.indices[:, :4].copy()),
+    ),
+    "float ids": (
+        r"indices has shape \[8, 5\] of float32",
+        lambda ep, b: send(ep, b, indices=b.indices.astype(np.float32)),
+    ),
+    "lengths that differ": (
+        r"weights has shape \[7, 5\] of float32: expected \[8, 5\] of float32",
+        lambda ep, b: send(ep, b, weights=b.weights[:7]),
+    ),
+    "double weights": (
+        r"weights: dtype float64 is not one of bfloat16",
+        lambda ep, b: send(ep, b, weights=b.weights.astype(np.float64)),
+    ),
+    "not contiguous": (
+        r"tokens of shape \(4, 256\) and strides \(1024, 2\) is not contiguous",
+        lambda ep, b: send(ep, b, tokens=b.tokens[::2]),
+    ),
+    "one dimension": (
+        r"weights has shape \(40,\): expected two dimensions",
+        lambda ep, b: send(ep, b, weights=b.weights.ravel()),
+    ),
+    "no array": (
+        r"weights of type list is not a numpy array",
+        lambda ep, b: send(ep, b, weights=b.weights.tolist()),
+    ),
+    "scales without fp8": (
+        r"scales are given, but dtype=bfloat16 has none",
+        lambda ep, b: send(ep, b, scales=np.ones((8, 2), np.float32)),
+    ),
+}
+
+
+def test_bad_batches_are_named_and_nothing_is_sent(comm: MPI.Intracomm) -> None:
+    with job(comm, settings_of("2 nodes", comm.size)) as rt:
+        layer = Layer(rt, SHAPES["bf16"])
+        mine = layer.batches(0, dict.fromkeys(range(rt.n_pes), 8))[rt.my_pe]
+        for message, spoil in BAD_BATCHES.values():
+            with pytest.raises(ArgumentError, match=message):
+                spoil(layer.exchange, mine)
+        layer.round(0)  # as if nothing had happened
+
+
+def test_fp8_needs_its_scales(comm: MPI.Intracomm) -> None:
+    with job(comm, settings_of("one node", comm.size)) as rt:
+        layer = Layer(rt, SHAPES["fp8 + scales"])
+        mine = layer.batches(0, dict.fromkeys(range(rt.n_pes), 8))[rt.my_pe]
+        with pytest.raises(ArgumentError, match=r"needs scales of shape \[8, 2\]"):
+            send(layer.exchange, mine, scales=None)
+        with pytest.raises(ArgumentError, match=r"scales has shape \[8, 1\] of float32"):
+            send(layer.exchange, mine, scales=np.ones((8, 1), np.float32))
+
+
+def test_bad_combines(comm: MPI.Intracomm) -> None:
+    with job(comm, settings_of("2 nodes", comm.size)) as rt:
+        layer, other = Layer(rt, SHAPES["bf16"]), Layer(rt, SHAPES["bf16"])
+        batches = layer.batches(0, dict.fromkeys(range(rt.n_pes), 8))
+        got, results = layer.dispatch(batches)
+        combine = layer.exchange.combine
+        more = np.zeros((len(results) + 1, 256), results.dtype)
+        with pytest.raises(ArgumentError, match=rf"expert_out has shape \[{len(more)}, 256\]"):
+            combine(more, got.handle)
+        with pytest.raises(ArgumentError, match=r"expert_out has shape .* of float32: expected"):
+            combine(results.astype(np.float32), got.handle)
+        with pytest.raises(ArgumentError, match="not contiguous"):
+            combine(np.asfortranarray(results), got.handle)
+        with pytest.raises(ArgumentError, match=r"out has shape \[7, 256\]"):
+            combine(results, got.handle, out=np.zeros((7, 256), results.dtype))
+        with pytest.raises(ArgumentError, match="belongs to another ExpertParallel"):
+            other.exchange.combine(results, got.handle)
+        layer.combine(got, results, batches[rt.my_pe])
+        with pytest.raises(ArgumentError, match="combined already"):
+            combine(results, got.handle)
+        layer.dispatch(batches)
+        with pytest.raises(ArgumentError, match="is of dispatch 1, but dispatch 2 has overwritten"):
+            combine(results, got.handle)
+        with pytest.raises(ArgumentError, match="dispatch 2 has overwritten"):
+            got.handle.expert_buffer()
+
+
+@pytest.mark.parametrize("nodes", NODES)
+def test_rows_beyond_max_received_are_an_error_everywhere(comm: MPI.Intracomm, nodes: str) -> None:
+    with job(comm, settings_of(nodes, comm.size)) as rt:
+        layer = Layer(rt, SHAPES["bf16"], max_received=24)
+        batch = reference.draw(layer.shape, rt.n_pes, rt.my_pe, 0, 24)
+        for _ in range(3):
+            batch.indices[...] = 0
+            message = rf"PE 0 would receive {24 * rt.n_pes} rows, more than max_received=24"
+            with pytest.raises(ArgumentError, match=message):
+                got = layer.exchange.dispatch(*batch.arrays)
+                layer.exchange.combine(got.tokens, got.handle)
+            batch.indices[...] = rt.my_pe * layer.shape.experts_per_pe
+            got = layer.exchange.dispatch(*batch.arrays)
+            assert same_bits(layer.exchange.combine(got.tokens, got.handle), batch.tokens)
+
+
+BAD_SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "experts": (r"experts=\d+ cannot be split evenly over \d PEs", {"experts": 4 * 3 * 5 + 1}),
+    "topk": (r"topk=0: expected from 1 to", {"topk": 0}),
+    "row": (r"has 510 bytes: expected a multiple of 16", {"hidden": 255}),
+    "dtype": (r"dtype float64 is not one of bfloat16, float16, float32", {"dtype": np.float64}),
+    "combine_dtype": (
+        r"combine_dtype=float8_e5m2: expected bfloat16, float16 or float32",
+        {"combine_dtype": ml_dtypes.float8_e5m2},
+    ),
+    "fp8 blocks": (
+        r"hidden=192 with dtype=float8_e4m3fn: expected a multiple of 128",
+        {"dtype": ml_dtypes.float8_e4m3fn, "hidden": 192},
+    ),
+    "max_received": (r"max_received=0: expected from 1", {"max_received": 0}),
+    "blocks": (r"blocks=0: expected from 1", {"blocks": 0}),
+}
+
+
+def test_bad_shapes(comm: MPI.Intracomm) -> None:
+    with job(comm, settings_of("one node", comm.size)) as rt:
+        good = SHAPES["bf16"].arguments(rt.n_pes)
+        for message, changed in BAD_SHAPES.values():
+            with pytest.raises(ArgumentError, match=message):
+                ExpertParallel(**{**good, **changed}, runtime=rt)
+        with pytest.raises(HeapExhausted, match=r"RAILSHMEM_HEAP_SIZE.*max_received"):
+            ExpertParallel(**{**good, "max_tokens": 1 << 20}, runtime=rt)
+
+
+@pytest.mark.parametrize("name", ["hidden", "experts", "topk", "max_tokens", "dtype"])
+def test_shapes_that_differ_are_an_error_on_every_pe(comm: MPI.Intracomm, name: str) -> None:
+    changed = {
+        "hidden": 128,
+        "experts": 8 * comm.size,
+        "topk": 2,
+        "max_tokens": 9,
+        "dtype": np.float16,
+    }
+    with job(comm, settings_of("2 nodes", comm.size)) as rt:
+        mine = SHAPES["bf16"].arguments(rt.n_pes)
+        if rt.my_pe == 1:
+            mine[name] = changed[name]
+        both = [str(SHAPES["bf16"].arguments(rt.n_pes)[name]), str(changed[name])]
+        if name == "dtype":
+            both = ["bfloat16", "float16"]
+        with pytest.raises(ArgumentError) as caught:
+            ExpertParallel(**mine, runtime=rt)
+        assert all(f"{name} {value}" in str(caught.value) for value in both)
+
+
+def test_several_objects_take_turns(comm: MPI.Intracomm) -> None:
+    with job(comm, settings_of("2 nodes", comm.size)) as rt:
+        layers = [Layer(rt, shape) for shape in SHAPES.values()]
+        for number, layer in itertools.product(range(3), layers):
+            layer.round(number)
