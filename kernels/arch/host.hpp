@@ -43,8 +43,12 @@ RSH_DEVICE bool leader() {
 template <Scope S>
 RSH_DEVICE void sync() {}
 
-RSH_DEVICE uint32_t block() { return this_block.block; }
-RSH_DEVICE uint32_t blocks() { return this_block.blocks; }
+RSH_DEVICE uint32_t block() {
+  return this_block.block;
+}
+RSH_DEVICE uint32_t blocks() {
+  return this_block.blocks;
+}
 void sync_grid_of(GridBarrier* barrier);
 // Every block must come, also after a failure: a block that stays away would hang the others.
 RSH_DEVICE void sync_grid() {
@@ -107,8 +111,8 @@ RSH_DEVICE T compare_swap(T* at, T expected, T value) {
 // Everything this thread wrote or saw is visible to whoever sees what it writes next.
 RSH_DEVICE void fence_system() {
 #if defined(__SANITIZE_THREAD__)
-  // The thread sanitizer does not understand fences; a read-modify-write of one shared word orders at
-  // least as much and it understands that.
+  // The thread sanitizer does not understand fences; a read-modify-write of one shared word orders
+  // at least as much and it understands that.
   static uint64_t fenced = 0;
   __atomic_fetch_add(&fenced, uint64_t{1}, __ATOMIC_SEQ_CST);
 #else
@@ -116,8 +120,8 @@ RSH_DEVICE void fence_system() {
 #endif
 }
 
-// Aligned words of 1, 2, 4 and 8 bytes are stored whole: a peer that polls one never sees half of it.
-// Release, so that a word put after data announces the data.
+// Aligned words of 1, 2, 4 and 8 bytes are stored whole: a peer that polls one never sees half of
+// it. Release, so that a word put after data announces the data.
 RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
   const auto misaligned = reinterpret_cast<uintptr_t>(to) & (bytes - 1);
   if (bytes > 8 || misaligned != 0) return false;
@@ -140,8 +144,11 @@ RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
       store_release(static_cast<uint16_t*>(to), word);
       return true;
     }
-    case 1: store_release(static_cast<uint8_t*>(to), *static_cast<const uint8_t*>(from)); return true;
-    default: return false;
+    case 1:
+      store_release(static_cast<uint8_t*>(to), *static_cast<const uint8_t*>(from));
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -168,8 +175,8 @@ RSH_DEVICE void relax() {
 #endif
 }
 
-// How the host looks after a thread that waits long: returns true when the wait should end (Ctrl-C).
-// Set by whoever calls into the library on behalf of an interpreter.
+// How the host looks after a thread that waits long: returns true when the wait should end
+// (Ctrl-C). Set by whoever calls into the library on behalf of an interpreter.
 using WaitHook = bool (*)();
 inline thread_local WaitHook wait_hook = nullptr;
 
@@ -200,8 +207,8 @@ class Backoff {
 };
 
 // Wakes the thread that sleeps on `word`, if it does: the waker's half of the handshake whose other
-// half is "store 1 (ordered), look for work once more, futex-wait while 1". The caller has published
-// its work with store_ordered, so either it sees the 1 here or the sleeper sees the work.
+// half is "store 1 (ordered), look for work once more, futex-wait while 1". The caller has
+// published its work with store_ordered, so either it sees the 1 here or the sleeper sees the work.
 RSH_DEVICE void wake(uint32_t* word) {
   if (load_ordered(word) != 0 && exchange(word, 0u) != 0)
     syscall(SYS_futex, word, FUTEX_WAKE, 1, nullptr, nullptr, 0);

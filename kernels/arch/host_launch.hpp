@@ -35,7 +35,9 @@ class GridBarrier {
   std::condition_variable turned_;
 };
 
-inline void sync_grid_of(GridBarrier* barrier) { barrier->arrive_and_wait(); }
+inline void sync_grid_of(GridBarrier* barrier) {
+  barrier->arrive_and_wait();
+}
 
 // Runs kernel() once per block and returns when all have ended. Block 0 is the caller's thread, so
 // that the caller's wait hook (Ctrl-C) works inside it.

@@ -1,5 +1,6 @@
 // Atomics. A heap has one atomic domain: where every peer is P2P they are the core's own; otherwise
-// every atomic of the job, also on this PE's own heap, is posted and executed in one place per target.
+// every atomic of the job, also on this PE's own heap, is posted and executed in one place per
+// target.
 #pragma once
 
 #include "kernels/shmem/ring.hpp"
@@ -11,14 +12,21 @@ template <class T>
 RSH_DEVICE T apply_atomic(AtomicOp op, T* word, T operand, T compare) {
   switch (op) {
     case AtomicOp::none:
-    case AtomicOp::fetch: return arch::load_acquire(word);
+    case AtomicOp::fetch:
+      return arch::load_acquire(word);
     case AtomicOp::set:
-    case AtomicOp::swap: return arch::exchange(word, operand);
-    case AtomicOp::add: return arch::fetch_add(word, operand);
-    case AtomicOp::compare_swap: return arch::compare_swap(word, compare, operand);
-    case AtomicOp::bit_and: return arch::fetch_and(word, operand);
-    case AtomicOp::bit_or: return arch::fetch_or(word, operand);
-    case AtomicOp::bit_xor: return arch::fetch_xor(word, operand);
+    case AtomicOp::swap:
+      return arch::exchange(word, operand);
+    case AtomicOp::add:
+      return arch::fetch_add(word, operand);
+    case AtomicOp::compare_swap:
+      return arch::compare_swap(word, compare, operand);
+    case AtomicOp::bit_and:
+      return arch::fetch_and(word, operand);
+    case AtomicOp::bit_or:
+      return arch::fetch_or(word, operand);
+    case AtomicOp::bit_xor:
+      return arch::fetch_xor(word, operand);
   }
   return 0;
 }
@@ -27,14 +35,21 @@ RSH_DEVICE T apply_atomic(AtomicOp op, T* word, T operand, T compare) {
 RSH_DEVICE uint64_t atomic_result(AtomicOp op, uint64_t seen, uint64_t operand, uint64_t compare) {
   switch (op) {
     case AtomicOp::none:
-    case AtomicOp::fetch: return seen;
+    case AtomicOp::fetch:
+      return seen;
     case AtomicOp::set:
-    case AtomicOp::swap: return operand;
-    case AtomicOp::add: return seen + operand;
-    case AtomicOp::compare_swap: return seen == compare ? operand : seen;
-    case AtomicOp::bit_and: return seen & operand;
-    case AtomicOp::bit_or: return seen | operand;
-    case AtomicOp::bit_xor: return seen ^ operand;
+    case AtomicOp::swap:
+      return operand;
+    case AtomicOp::add:
+      return seen + operand;
+    case AtomicOp::compare_swap:
+      return seen == compare ? operand : seen;
+    case AtomicOp::bit_and:
+      return seen & operand;
+    case AtomicOp::bit_or:
+      return seen | operand;
+    case AtomicOp::bit_xor:
+      return seen ^ operand;
   }
   return seen;
 }

@@ -1,6 +1,7 @@
-// The 64-byte command that kernels hand to a progress thread. Four quarters of 16 bytes; each starts
-// with the lap number of its slot, so that a reader can tell a whole command from one being written
-// without any fence, whether quarters are stored as 16-byte units (a GPU) or words (the host).
+// The 64-byte command that kernels hand to a progress thread. Four quarters of 16 bytes; each
+// starts with the lap number of its slot, so that a reader can tell a whole command from one being
+// written without any fence, whether quarters are stored as 16-byte units (a GPU) or words (the
+// host).
 #pragma once
 
 #include <stdint.h>
@@ -19,7 +20,17 @@ enum class CommandOp : uint8_t {
 };
 
 // Also the operations of signals: SET stores, ADD adds.
-enum class AtomicOp : uint8_t { none, fetch, set, add, swap, compare_swap, bit_and, bit_or, bit_xor };
+enum class AtomicOp : uint8_t {
+  none,
+  fetch,
+  set,
+  add,
+  swap,
+  compare_swap,
+  bit_and,
+  bit_or,
+  bit_xor
+};
 
 struct Command {
   CommandOp op = CommandOp::nop;

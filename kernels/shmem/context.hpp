@@ -16,13 +16,13 @@ enum class Transport : uint8_t {
 // Why waits end before their condition holds. Sticky reasons stay until the job is restarted.
 enum class Stop : uint32_t {
   none,
-  writing,      // somebody is filling the report
+  writing,  // somebody is filling the report
   timeout,
   interrupted,
-  ring_dead,    // sticky: a command ring lost a claimed slot
-  network,      // sticky: a NIC answered with an error completion
-  peer_lost,    // sticky: a process of the job is gone
-  aborted,      // sticky: the job is being ended
+  ring_dead,  // sticky: a command ring lost a claimed slot
+  network,    // sticky: a NIC answered with an error completion
+  peer_lost,  // sticky: a process of the job is gone
+  aborted,    // sticky: the job is being ended
 };
 
 // What a wait waited for. Names are in shmem/api/report.cpp.
@@ -49,15 +49,15 @@ constexpr uint64_t kNoWord = ~0ull;
 
 struct Report {
   Waiting waiting;
-  int32_t peer;       // -1: none in particular
-  int32_t rail;       // -1: no NIC involved
-  uint32_t status;    // nic::Status of an error completion
-  uint32_t operation; // nic::Opcode of an error completion
-  uint64_t word;      // offset in the heap, or kNoWord
+  int32_t peer;        // -1: none in particular
+  int32_t rail;        // -1: no NIC involved
+  uint32_t status;     // nic::Status of an error completion
+  uint32_t operation;  // nic::Opcode of an error completion
+  uint64_t word;       // offset in the heap, or kNoWord
   uint64_t expected;
   uint64_t seen;
   uint64_t waited_ns;
-  uint64_t bytes;     // of the operation that failed
+  uint64_t bytes;  // of the operation that failed
 };
 
 // One per PE, in host memory: every wait looks at `stop`.
@@ -77,8 +77,8 @@ struct Ring {
   uint32_t* sleep_word;  // the consumer sleeps on it
 };
 
-// One ordered channel to a peer. `posted` is written by producers, `completed` by the consumer; both
-// count commands, `completed` the finished prefix.
+// One ordered channel to a peer. `posted` is written by producers, `completed` by the consumer;
+// both count commands, `completed` the finished prefix.
 struct Lane {
   alignas(64) uint64_t posted;
   alignas(64) uint64_t completed;
@@ -111,18 +111,18 @@ struct DeviceContext {
   uint64_t heap_bytes;
   char* const* peer_base;      // [n_pes], null where the peer's memory is not mapped
   const Transport* transport;  // [n_pes]
-  bool atomics_posted;         // some peer needs a NIC, so every atomic goes through the target's one
-  uint32_t n_lanes;            // lanes per peer
-  Lane* lanes;                 // [n_pes * n_lanes]; null when every peer is P2P
+  bool atomics_posted;  // some peer needs a NIC, so every atomic goes through the target's one
+  uint32_t n_lanes;     // lanes per peer
+  Lane* lanes;          // [n_pes * n_lanes]; null when every peer is P2P
   Ring* rings;
-  ResultSlot* result_slots;    // [n_result_slots]
+  ResultSlot* result_slots;  // [n_result_slots]
   uint32_t n_result_slots;
-  uint64_t* result_hint;       // where to look for a free slot first
-  uint64_t sync_rounds;        // offset of SyncRound[kSyncRounds] in the heap
-  uint64_t* sync_sequence;     // barriers completed by this PE
+  uint64_t* result_hint;    // where to look for a free slot first
+  uint64_t sync_rounds;     // offset of SyncRound[kSyncRounds] in the heap
+  uint64_t* sync_sequence;  // barriers completed by this PE
   StopRecord* stop;
   uint64_t timeout_ns;
-  uint32_t spins;              // before a wait yields its core
+  uint32_t spins;  // before a wait yields its core
 };
 
 // Changes with the layout of everything above: a kernel compiled against another layout is refused.

@@ -5,8 +5,8 @@
 
 namespace railshmem::device {
 
-// Puts, signals and atomics to each PE before the fence take effect there before those after it. Each
-// lane is ordered for itself. One thread calls it.
+// Puts, signals and atomics to each PE before the fence take effect there before those after it.
+// Each lane is ordered for itself. One thread calls it.
 RSH_DEVICE bool fence(const DeviceContext* ctx) {
   arch::fence_system();
   if (ctx->lanes == nullptr) return true;
@@ -14,7 +14,8 @@ RSH_DEVICE bool fence(const DeviceContext* ctx) {
     for (uint32_t index = 0; index < ctx->n_lanes; ++index) {
       const Lane& lane = lane_of(ctx, pe, index);
       // A lane with nothing in flight has nothing to order.
-      if (lane.connected == 0 || arch::load_acquire(&lane.completed) >= arch::load_acquire(&lane.posted))
+      if (lane.connected == 0 ||
+          arch::load_acquire(&lane.completed) >= arch::load_acquire(&lane.posted))
         continue;
       Command c;
       c.op = CommandOp::fence;
@@ -46,8 +47,9 @@ constexpr uint64_t kDisagreed = 0;
 constexpr uint64_t kPlainBarrier = 1;
 
 // Collective: returns when every PE has called it (dissemination, log2(n) rounds). Each passes a
-// non-zero value in `*agreed`; afterwards it holds that value where all PEs passed the same one, else
-// kDisagreed on every PE. A call that was stopped can be repeated: it continues the same barrier.
+// non-zero value in `*agreed`; afterwards it holds that value where all PEs passed the same one,
+// else kDisagreed on every PE. A call that was stopped can be repeated: it continues the same
+// barrier.
 RSH_DEVICE bool sync_all(const DeviceContext* ctx, uint64_t* agreed) {
   const uint64_t sequence = *ctx->sync_sequence + 1;
   SyncRound* rounds = at_offset<SyncRound>(ctx, ctx->sync_rounds);

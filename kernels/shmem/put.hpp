@@ -1,8 +1,9 @@
 // put, put with signal, immediate put and get. Each is a template over the transport and the scope
 // whose threads call it together, with a run-time form that takes the transport of the peer.
 //
-// Puts do not block: the source of a PROXY put must stay as it is until quiet. In warp and block scope
-// exactly one thread posts. All return false when the PE was stopped; the stop record says why.
+// Puts do not block: the source of a PROXY put must stay as it is until quiet. In warp and block
+// scope exactly one thread posts. All return false when the PE was stopped; the stop record says
+// why.
 #pragma once
 
 #include "kernels/shmem/atomic.hpp"
@@ -10,16 +11,22 @@
 
 namespace railshmem::device {
 
-// What announces that data has arrived: SET stores `value`, ADD adds it. A word that is SET belongs to
-// one (PE, lane, posting thread); its SETs arrive in the order they were posted.
+// What announces that data has arrived: SET stores `value`, ADD adds it. A word that is SET belongs
+// to one (PE, lane, posting thread); its SETs arrive in the order they were posted.
 struct Signal {
   uint64_t* word;  // symmetric; null: none
   uint64_t value;
   AtomicOp op;
 };
-RSH_DEVICE Signal no_signal() { return {nullptr, 0, AtomicOp::none}; }
-RSH_DEVICE Signal set_signal(uint64_t* word, uint64_t value) { return {word, value, AtomicOp::set}; }
-RSH_DEVICE Signal add_signal(uint64_t* word, uint64_t value) { return {word, value, AtomicOp::add}; }
+RSH_DEVICE Signal no_signal() {
+  return {nullptr, 0, AtomicOp::none};
+}
+RSH_DEVICE Signal set_signal(uint64_t* word, uint64_t value) {
+  return {word, value, AtomicOp::set};
+}
+RSH_DEVICE Signal add_signal(uint64_t* word, uint64_t value) {
+  return {word, value, AtomicOp::add};
+}
 
 namespace detail {
 
@@ -57,8 +64,8 @@ RSH_DEVICE Command put_command(const DeviceContext* ctx, CommandOp op, const voi
 
 }  // namespace detail
 
-// Copies `bytes` from local memory (for PROXY: registered memory, such as the heap) to the symmetric
-// address `dest` in `pe`, then rings the signal.
+// Copies `bytes` from local memory (for PROXY: registered memory, such as the heap) to the
+// symmetric address `dest` in `pe`, then rings the signal.
 template <Transport T, arch::Scope S>
 RSH_DEVICE bool put_signal(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
                            const Signal& signal, int pe, uint32_t lane = 0) {
@@ -72,8 +79,9 @@ RSH_DEVICE bool put_signal(const DeviceContext* ctx, void* dest, const void* sou
     arch::sync<S>();  // the scope's threads may have written the source
     if (!arch::leader<S>()) return true;
     arch::fence_system();  // the NIC must see the source before it sees the command
-    return post(ctx, detail::put_command(ctx, CommandOp::put, dest, reinterpret_cast<uint64_t>(source),
-                                         bytes, signal, pe, lane));
+    return post(ctx,
+                detail::put_command(ctx, CommandOp::put, dest, reinterpret_cast<uint64_t>(source),
+                                    bytes, signal, pe, lane));
   }
 }
 
@@ -86,19 +94,19 @@ RSH_DEVICE bool put_signal(const DeviceContext* ctx, void* dest, const void* sou
 }
 
 template <Transport T, arch::Scope S>
-RSH_DEVICE bool put(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes, int pe,
-                    uint32_t lane = 0) {
+RSH_DEVICE bool put(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
+                    int pe, uint32_t lane = 0) {
   return put_signal<T, S>(ctx, dest, source, bytes, no_signal(), pe, lane);
 }
 
 template <arch::Scope S>
-RSH_DEVICE bool put(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes, int pe,
-                    uint32_t lane = 0) {
+RSH_DEVICE bool put(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
+                    int pe, uint32_t lane = 0) {
   return put_signal<S>(ctx, dest, source, bytes, no_signal(), pe, lane);
 }
 
-// Stores a value of 1, 2, 4 or 8 bytes, passed by value: it travels inside the command, so nothing must
-// stay alive and no fence is needed. Then rings the signal. One thread calls it.
+// Stores a value of 1, 2, 4 or 8 bytes, passed by value: it travels inside the command, so nothing
+// must stay alive and no fence is needed. Then rings the signal. One thread calls it.
 template <Transport T, class V>
 RSH_DEVICE bool put_immediate(const DeviceContext* ctx, V* dest, V value, int pe,
                               const Signal& signal = no_signal(), uint32_t lane = 0) {
@@ -110,8 +118,8 @@ RSH_DEVICE bool put_immediate(const DeviceContext* ctx, V* dest, V value, int pe
   } else {
     uint64_t word = 0;
     memcpy(&word, &value, sizeof(V));
-    return post(ctx, detail::put_command(ctx, CommandOp::put_immediate, dest, word, sizeof(V), signal,
-                                         pe, lane));
+    return post(ctx, detail::put_command(ctx, CommandOp::put_immediate, dest, word, sizeof(V),
+                                         signal, pe, lane));
   }
 }
 
@@ -125,15 +133,18 @@ RSH_DEVICE bool put_immediate(const DeviceContext* ctx, V* dest, V value, int pe
 
 // Rings a signal without data. One thread calls it.
 template <Transport T>
-RSH_DEVICE bool ring_signal(const DeviceContext* ctx, const Signal& signal, int pe, uint32_t lane = 0) {
+RSH_DEVICE bool ring_signal(const DeviceContext* ctx, const Signal& signal, int pe,
+                            uint32_t lane = 0) {
   detail::Reserved<T>{};
   if constexpr (T == Transport::p2p)
     return detail::ring_mapped(ctx, signal, pe, lane);
   else
-    return post(ctx, detail::put_command(ctx, CommandOp::put_immediate, nullptr, 0, 0, signal, pe, lane));
+    return post(
+        ctx, detail::put_command(ctx, CommandOp::put_immediate, nullptr, 0, 0, signal, pe, lane));
 }
 
-RSH_DEVICE bool ring_signal(const DeviceContext* ctx, const Signal& signal, int pe, uint32_t lane = 0) {
+RSH_DEVICE bool ring_signal(const DeviceContext* ctx, const Signal& signal, int pe,
+                            uint32_t lane = 0) {
   return ctx->transport[pe] == Transport::p2p
              ? ring_signal<Transport::p2p>(ctx, signal, pe, lane)
              : ring_signal<Transport::proxy>(ctx, signal, pe, lane);
@@ -142,8 +153,8 @@ RSH_DEVICE bool ring_signal(const DeviceContext* ctx, const Signal& signal, int 
 // Copies `bytes` from the symmetric address `source` in `pe` to local memory (for PROXY: registered
 // memory) and returns when they have arrived.
 template <Transport T, arch::Scope S>
-RSH_DEVICE bool get(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes, int pe,
-                    uint32_t lane = 0) {
+RSH_DEVICE bool get(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
+                    int pe, uint32_t lane = 0) {
   detail::Reserved<T>{};
   bool ok = true;
   if constexpr (T == Transport::p2p) {
@@ -166,8 +177,8 @@ RSH_DEVICE bool get(const DeviceContext* ctx, void* dest, const void* source, ui
 }
 
 template <arch::Scope S>
-RSH_DEVICE bool get(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes, int pe,
-                    uint32_t lane = 0) {
+RSH_DEVICE bool get(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
+                    int pe, uint32_t lane = 0) {
   return ctx->transport[pe] == Transport::p2p
              ? get<Transport::p2p, S>(ctx, dest, source, bytes, pe, lane)
              : get<Transport::proxy, S>(ctx, dest, source, bytes, pe, lane);

@@ -10,8 +10,8 @@ RSH_DEVICE bool post(const DeviceContext* ctx, const Command& command) {
   Lane& lane = lane_of(ctx, command.pe, command.lane);
   Ring& ring = ctx->rings[lane.ring];
   if (stopped(ctx)) return false;
-  // Counted before the slot is claimed: whoever claims a later slot and then asks how much was posted
-  // counts this command too (the claim's acquire-release carries the count along).
+  // Counted before the slot is claimed: whoever claims a later slot and then asks how much was
+  // posted counts this command too (the claim's acquire-release carries the count along).
   arch::fetch_add(&lane.posted, uint64_t{1});
   const uint64_t index = arch::fetch_add(ring.tail, uint64_t{1});
   const uint64_t slots = uint64_t{1} << ring.shift;
@@ -53,7 +53,8 @@ RSH_DEVICE bool quiet_lane(const DeviceContext* ctx, int pe, uint32_t index) {
   return wait_completed(ctx, pe, index, arch::load_acquire(&lane_of(ctx, pe, index).posted));
 }
 
-// ---- results of gets and fetching atomics --------------------------------------------------------
+// ---- results of gets and fetching atomics
+// --------------------------------------------------------
 
 // Claims a free slot; waits, bounded, while all are taken. Returns false when stopped.
 RSH_DEVICE bool take_slot(const DeviceContext* ctx, uint32_t* taken) {
@@ -75,8 +76,8 @@ RSH_DEVICE bool take_slot(const DeviceContext* ctx, uint32_t* taken) {
   }
 }
 
-// Waits for the slot's operation, reads its value and frees it. A slot whose wait was given up stays
-// taken: its operation may still write it.
+// Waits for the slot's operation, reads its value and frees it. A slot whose wait was given up
+// stays taken: its operation may still write it.
 RSH_DEVICE bool collect_slot(const DeviceContext* ctx, uint32_t index, int pe, uint64_t* value) {
   ResultSlot* slot = ctx->result_slots + index;
   const auto done = static_cast<uint64_t>(SlotState::done);

@@ -1,5 +1,5 @@
-// Waiting: every wait of the library goes through Waiter, which ends it by its condition, by the PE's
-// stop word, or by its deadline, and then says what it waited for.
+// Waiting: every wait of the library goes through Waiter, which ends it by its condition, by the
+// PE's stop word, or by its deadline, and then says what it waited for.
 #pragma once
 
 #include "kernels/shmem/context.hpp"
@@ -22,7 +22,12 @@ class Waiter {
  public:
   RSH_DEVICE Waiter(const DeviceContext* ctx, Waiting what, int peer, uint64_t word = kNoWord,
                     uint64_t expected = 0, int rail = -1)
-      : ctx_(ctx), what_(what), peer_(peer), rail_(rail), word_(word), expected_(expected),
+      : ctx_(ctx),
+        what_(what),
+        peer_(peer),
+        rail_(rail),
+        word_(word),
+        expected_(expected),
         backoff_(ctx->spins) {}
 
   // Call after each failed look; `seen` is what the look saw. False: give up.
@@ -59,12 +64,18 @@ enum class Compare : uint8_t { equal, not_equal, greater, greater_equal, less, l
 template <class T>
 RSH_DEVICE bool holds(Compare compare, T seen, T expected) {
   switch (compare) {
-    case Compare::equal: return seen == expected;
-    case Compare::not_equal: return seen != expected;
-    case Compare::greater: return seen > expected;
-    case Compare::greater_equal: return seen >= expected;
-    case Compare::less: return seen < expected;
-    case Compare::less_equal: return seen <= expected;
+    case Compare::equal:
+      return seen == expected;
+    case Compare::not_equal:
+      return seen != expected;
+    case Compare::greater:
+      return seen > expected;
+    case Compare::greater_equal:
+      return seen >= expected;
+    case Compare::less:
+      return seen < expected;
+    case Compare::less_equal:
+      return seen <= expected;
   }
   return false;
 }

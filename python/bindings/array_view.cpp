@@ -5,9 +5,13 @@
 namespace railshmem::python {
 namespace {
 
-std::string type_name(py::handle object) { return Py_TYPE(object.ptr())->tp_name; }
+std::string type_name(py::handle object) {
+  return Py_TYPE(object.ptr())->tp_name;
+}
 
-std::string text_of(py::handle object) { return py::str(object); }
+std::string text_of(py::handle object) {
+  return py::str(object);
+}
 
 }  // namespace
 
@@ -35,7 +39,8 @@ ArrayView::ArrayView(py::handle object, const char* call, const char* name, bool
   if (PyObject_CheckBuffer(object.ptr()) != 0) {
     buffer_ = py::reinterpret_borrow<py::buffer>(object).request(writable);
     if (PyBuffer_IsContiguous(buffer_.view(), 'C') == 0)
-      fail(ErrorKind::argument, call, ": ", name, " of type ", type_name(object), " is not contiguous");
+      fail(ErrorKind::argument, call, ": ", name, " of type ", type_name(object),
+           " is not contiguous");
     data_ = buffer_.ptr;
     size_ = static_cast<std::size_t>(buffer_.size * buffer_.itemsize);
     return;
@@ -60,13 +65,14 @@ std::size_t common_bytes(const char* call, const ArrayView& dest, const ArrayVie
     const auto count = py::cast<long long>(nelems);
     if (count < 0) fail(ErrorKind::argument, call, ": nelems ", count, " is negative");
     if (static_cast<unsigned long long>(count) > SIZE_MAX / item)
-      fail(ErrorKind::argument, call, ": nelems ", count, " of ", item, " bytes is more than memory has");
+      fail(ErrorKind::argument, call, ": nelems ", count, " of ", item,
+           " bytes is more than memory has");
     bytes = static_cast<std::size_t>(count) * item;
   }
   const auto need = [&](const ArrayView& view, const char* name) {
     if (bytes > view.size() * view.item_bytes())
-      fail(ErrorKind::argument, call, ": ", bytes / item, " elements of ", item, " bytes do not fit ",
-           name, ", which has ", view.describe());
+      fail(ErrorKind::argument, call, ": ", bytes / item, " elements of ", item,
+           " bytes do not fit ", name, ", which has ", view.describe());
   };
   need(dest, "dest");
   need(source, "source");
@@ -78,8 +84,9 @@ Word word_of(py::handle object, const char* call, const char* name, bool allow_f
   const char kind = view.typed() ? view.dtype().kind() : '?';
   const bool known = kind == 'i' || kind == 'u' || (allow_float && kind == 'f');
   if (!known || (view.item_bytes() != 4 && view.item_bytes() != 8) || view.size() == 0)
-    fail(ErrorKind::argument, call, ": ", name, " has ", view.describe(), "; expected at least one ",
-         allow_float ? "integer or float" : "integer", " of 32 or 64 bits");
+    fail(ErrorKind::argument, call, ": ", name, " has ", view.describe(),
+         "; expected at least one ", allow_float ? "integer or float" : "integer",
+         " of 32 or 64 bits");
   return {view.data(), static_cast<unsigned>(view.item_bytes()), kind};
 }
 

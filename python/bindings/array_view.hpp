@@ -1,5 +1,5 @@
-// What a call needs to know of an argument that holds elements: a numpy array of any dtype, symmetric
-// memory, or anything with a contiguous buffer.
+// What a call needs to know of an argument that holds elements: a numpy array of any dtype,
+// symmetric memory, or anything with a contiguous buffer.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -23,9 +23,11 @@ class ArrayView {
   ArrayView(py::handle object, const char* call, const char* name, bool writable);
 
   void* data() const { return data_; }
-  std::size_t size() const { return size_; }         // elements
+  std::size_t size() const { return size_; }  // elements
   std::size_t item_bytes() const { return item_bytes_; }
-  bool typed() const { return static_cast<bool>(dtype_); }  // false: plain bytes that take any dtype
+  bool typed() const {
+    return static_cast<bool>(dtype_);
+  }  // false: plain bytes that take any dtype
   const py::dtype& dtype() const { return dtype_; }
   std::string describe() const;
 
@@ -37,8 +39,8 @@ class ArrayView {
   py::buffer_info buffer_;
 };
 
-// Bytes to move between two arguments: `nelems` elements (None: all of `counted`), both long enough and
-// of one dtype.
+// Bytes to move between two arguments: `nelems` elements (None: all of `counted`), both long enough
+// and of one dtype.
 std::size_t common_bytes(const char* call, const ArrayView& dest, const ArrayView& source,
                          const ArrayView& counted, py::handle nelems);
 
@@ -50,7 +52,8 @@ struct Word {
 };
 Word word_of(py::handle object, const char* call, const char* name, bool allow_float);
 
-// A Python number as the bits of the word's type, and back. Throws Error(argument) when it does not fit.
+// A Python number as the bits of the word's type, and back. Throws Error(argument) when it does not
+// fit.
 uint64_t bits_of(py::handle number, const Word& word, const char* call, const char* name);
 py::object number_of(uint64_t bits, const Word& word);
 

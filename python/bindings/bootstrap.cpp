@@ -10,7 +10,8 @@
 namespace railshmem::python {
 namespace {
 
-// Python's side: rank() -> int, size() -> int, allgather(bytes) -> bytes, barrier(), abort(code, why).
+// Python's side: rank() -> int, size() -> int, allgather(bytes) -> bytes, barrier(), abort(code,
+// why).
 class PythonBootstrap final : public Bootstrap, public py::trampoline_self_life_support {
  public:
   using Bootstrap::Bootstrap;
@@ -29,8 +30,8 @@ class PythonBootstrap final : public Bootstrap, public py::trampoline_self_life_
     const std::string_view view = result;
     const std::size_t expected = bytes * static_cast<std::size_t>(size());
     if (view.size() != expected)
-      fail(ErrorKind::init, "allgather of ", bytes, " bytes on ", size(), " ranks gave ", view.size(),
-           " bytes instead of ", expected);
+      fail(ErrorKind::init, "allgather of ", bytes, " bytes on ", size(), " ranks gave ",
+           view.size(), " bytes instead of ", expected);
     std::memcpy(all, view.data(), view.size());
   }
 };
@@ -39,14 +40,16 @@ class PythonBootstrap final : public Bootstrap, public py::trampoline_self_life_
 
 void bind_bootstrap(py::module_& m) {
   py::class_<Bootstrap, PythonBootstrap, py::smart_holder>(
-      m, "Bootstrap", "Who is in the job, and the collectives that init needs. Subclass it in Python.")
+      m, "Bootstrap",
+      "Who is in the job, and the collectives that init needs. Subclass it in Python.")
       .def(py::init<>())
       .def("rank", &Bootstrap::rank)
       .def("size", &Bootstrap::size)
       .def("barrier", &Bootstrap::barrier, py::call_guard<py::gil_scoped_release>())
       .def("abort", &Bootstrap::abort);
 
-  py::class_<ThreadJob, std::shared_ptr<ThreadJob>>(m, "ThreadJob", "A job whose PEs are threads of one process.")
+  py::class_<ThreadJob, std::shared_ptr<ThreadJob>>(m, "ThreadJob",
+                                                    "A job whose PEs are threads of one process.")
       .def(py::init<int, double>(), py::arg("size"), py::arg("timeout_s") = 60.0);
   py::class_<ThreadBootstrap, Bootstrap, py::smart_holder>(m, "ThreadBootstrap")
       .def(py::init<std::shared_ptr<ThreadJob>, int>(), py::arg("job"), py::arg("rank"));

@@ -9,14 +9,21 @@ namespace {
 
 const char* class_of(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::argument: return "ArgumentError";
-    case ErrorKind::heap_exhausted: return "HeapExhausted";
-    case ErrorKind::init: return "InitError";
-    case ErrorKind::timeout: return "WaitTimeout";
-    case ErrorKind::network: return "NetworkError";
-    case ErrorKind::peer_lost: return "PeerLost";
+    case ErrorKind::argument:
+      return "ArgumentError";
+    case ErrorKind::heap_exhausted:
+      return "HeapExhausted";
+    case ErrorKind::init:
+      return "InitError";
+    case ErrorKind::timeout:
+      return "WaitTimeout";
+    case ErrorKind::network:
+      return "NetworkError";
+    case ErrorKind::peer_lost:
+      return "PeerLost";
     case ErrorKind::aborted:
-    case ErrorKind::interrupted: return "JobAborted";
+    case ErrorKind::interrupted:
+      return "JobAborted";
   }
   return "RailshmemError";
 }
@@ -36,7 +43,8 @@ void bind_errors() {
 
 py::list settings_table() {
   py::list rows;
-  for (const SettingInfo& row : setting_table()) rows.append(py::make_tuple(row.name, row.fallback, row.meaning));
+  for (const SettingInfo& row : setting_table())
+    rows.append(py::make_tuple(row.name, row.fallback, row.meaning));
   return rows;
 }
 

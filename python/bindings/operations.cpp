@@ -12,8 +12,8 @@ using device::AtomicOp;
 using device::Compare;
 using device::Transport;
 
-// Copies between mapped memory never wait; up to this size they are over before another thread would
-// have got the interpreter.
+// Copies between mapped memory never wait; up to this size they are over before another thread
+// would have got the interpreter.
 constexpr std::size_t kBrief = 256 * 1024;
 
 bool is_brief(const Runtime& runtime, long long pe, std::size_t bytes) {
@@ -47,8 +47,8 @@ void get(Runtime& runtime, py::handle dest, py::handle source, long long pe, py:
   run(is_brief(runtime, pe, bytes), [&] { runtime.get(to.data(), from.data(), bytes, pe_of(pe)); });
 }
 
-void put_signal(Runtime& runtime, py::handle dest, py::handle source, py::handle signal, uint64_t value,
-                AtomicOp op, long long pe, py::handle nelems) {
+void put_signal(Runtime& runtime, py::handle dest, py::handle source, py::handle signal,
+                uint64_t value, AtomicOp op, long long pe, py::handle nelems) {
   const ArrayView to(dest, "shmem_put_signal", "dest", true);
   const ArrayView from(source, "shmem_put_signal", "source", false);
   const Word word = word_of(signal, "shmem_put_signal", "signal", false);
@@ -57,13 +57,13 @@ void put_signal(Runtime& runtime, py::handle dest, py::handle source, py::handle
          " bits, kind '", word.kind, "'; expected uint64");
   const std::size_t bytes = common_bytes("shmem_put_signal", to, from, from, nelems);
   run(false, [&] {
-    runtime.put_signal(to.data(), from.data(), bytes, static_cast<uint64_t*>(word.address), value, op,
-                       pe_of(pe));
+    runtime.put_signal(to.data(), from.data(), bytes, static_cast<uint64_t*>(word.address), value,
+                       op, pe_of(pe));
   });
 }
 
-py::object atomic_fetch(Runtime& runtime, const char* call, AtomicOp op, bool allow_float, py::handle dest,
-                        py::handle value, py::handle condition, long long pe) {
+py::object atomic_fetch(Runtime& runtime, const char* call, AtomicOp op, bool allow_float,
+                        py::handle dest, py::handle value, py::handle condition, long long pe) {
   const Word word = word_of(dest, call, "dest", allow_float);
   const uint64_t operand = value ? bits_of(value, word, call, "value") : 0;
   const uint64_t compare = condition ? bits_of(condition, word, call, "cond") : 0;
@@ -74,8 +74,8 @@ py::object atomic_fetch(Runtime& runtime, const char* call, AtomicOp op, bool al
   return number_of(old, word);
 }
 
-void atomic_update(Runtime& runtime, const char* call, AtomicOp op, bool allow_float, py::handle dest,
-                   py::handle value, long long pe) {
+void atomic_update(Runtime& runtime, const char* call, AtomicOp op, bool allow_float,
+                   py::handle dest, py::handle value, long long pe) {
   const Word word = word_of(dest, call, "dest", allow_float);
   const uint64_t operand = bits_of(value, word, call, "value");
   run(!runtime.context().atomics_posted,
@@ -104,14 +104,15 @@ uint64_t signal_wait_until(Runtime& runtime, py::handle signal, Compare compare,
   return seen;
 }
 
-// ---- binding both forms ----------------------------------------------------------------------------
+// ---- binding both forms
+// ----------------------------------------------------------------------------
 
 using RuntimeClass = py::class_<Runtime, std::shared_ptr<Runtime>>;
 
 // `function` takes a Runtime& first; it becomes shmem_<name> and Runtime.<name>.
 template <class... Args, class Result, class... Extra>
-void both(py::module_& m, RuntimeClass& cls, const std::string& name, Result (*function)(Runtime&, Args...),
-          const Extra&... extra) {
+void both(py::module_& m, RuntimeClass& cls, const std::string& name,
+          Result (*function)(Runtime&, Args...), const Extra&... extra) {
   cls.def(name.c_str(), function, extra...);
   m.def(("shmem_" + name).c_str(),
         [function](Args... args) { return function(default_runtime(), args...); }, extra...);
@@ -133,57 +134,83 @@ void bind_atomics(py::module_& m, RuntimeClass& cls) {
       {"shmem_atomic_xor", AtomicOp::bit_xor, false, "dest[0] on `pe` ^= value, atomically."},
   };
   static constexpr AtomicName fetches[] = {
-      {"shmem_atomic_swap", AtomicOp::swap, true, "dest[0] on `pe` = value; returns the old value."},
-      {"shmem_atomic_fetch_add", AtomicOp::add, false, "dest[0] on `pe` += value; returns the old value."},
-      {"shmem_atomic_fetch_and", AtomicOp::bit_and, false, "dest[0] on `pe` &= value; returns the old value."},
-      {"shmem_atomic_fetch_or", AtomicOp::bit_or, false, "dest[0] on `pe` |= value; returns the old value."},
-      {"shmem_atomic_fetch_xor", AtomicOp::bit_xor, false, "dest[0] on `pe` ^= value; returns the old value."},
+      {"shmem_atomic_swap", AtomicOp::swap, true,
+       "dest[0] on `pe` = value; returns the old value."},
+      {"shmem_atomic_fetch_add", AtomicOp::add, false,
+       "dest[0] on `pe` += value; returns the old value."},
+      {"shmem_atomic_fetch_and", AtomicOp::bit_and, false,
+       "dest[0] on `pe` &= value; returns the old value."},
+      {"shmem_atomic_fetch_or", AtomicOp::bit_or, false,
+       "dest[0] on `pe` |= value; returns the old value."},
+      {"shmem_atomic_fetch_xor", AtomicOp::bit_xor, false,
+       "dest[0] on `pe` ^= value; returns the old value."},
   };
   // Each call is a closure over its row, so that errors name the call the user made.
   const auto define = [&](const char* name, const auto& method, const auto&... extra) {
     cls.def(name + sizeof("shmem_") - 1, method, extra...);
-    m.def(name,
-          [method](py::handle dest, py::handle value, long long pe) {
-            return method(default_runtime(), dest, value, pe);
-          },
-          extra...);
+    m.def(
+        name,
+        [method](py::handle dest, py::handle value, long long pe) {
+          return method(default_runtime(), dest, value, pe);
+        },
+        extra...);
   };
   for (const AtomicName& row : updates)
-    define(row.name,
-           [&row](Runtime& runtime, py::handle dest, py::handle value, long long pe) {
-             atomic_update(runtime, row.name, row.op, row.allow_float, dest, value, pe);
-           },
-           py::arg("dest"), py::arg("value"), py::arg("pe"), row.doc);
+    define(
+        row.name,
+        [&row](Runtime& runtime, py::handle dest, py::handle value, long long pe) {
+          atomic_update(runtime, row.name, row.op, row.allow_float, dest, value, pe);
+        },
+        py::arg("dest"), py::arg("value"), py::arg("pe"), row.doc);
   for (const AtomicName& row : fetches)
-    define(row.name,
-           [&row](Runtime& runtime, py::handle dest, py::handle value, long long pe) {
-             return atomic_fetch(runtime, row.name, row.op, row.allow_float, dest, value, py::handle(), pe);
-           },
-           py::arg("dest"), py::arg("value"), py::arg("pe"), row.doc);
+    define(
+        row.name,
+        [&row](Runtime& runtime, py::handle dest, py::handle value, long long pe) {
+          return atomic_fetch(runtime, row.name, row.op, row.allow_float, dest, value, py::handle(),
+                              pe);
+        },
+        py::arg("dest"), py::arg("value"), py::arg("pe"), row.doc);
 
-  both(m, cls, "atomic_fetch", +[](Runtime& runtime, py::handle source, long long pe) {
-         return atomic_fetch(runtime, "shmem_atomic_fetch", AtomicOp::fetch, true, source, py::handle(), py::handle(), pe);
-       }, py::arg("source"), py::arg("pe"), "Returns source[0] of `pe`, read atomically.");
-  both(m, cls, "atomic_compare_swap",
-       +[](Runtime& runtime, py::handle dest, py::handle cond, py::handle value, long long pe) {
-         return atomic_fetch(runtime, "shmem_atomic_compare_swap", AtomicOp::compare_swap, false, dest, value, cond, pe);
-       }, py::arg("dest"), py::arg("cond"), py::arg("value"), py::arg("pe"),
-       "dest[0] on `pe` = value if it equals cond; returns the old value.");
-  both(m, cls, "atomic_inc", +[](Runtime& runtime, py::handle dest, long long pe) {
-         atomic_update(runtime, "shmem_atomic_inc", AtomicOp::add, false, dest, py::int_(1), pe);
-       }, py::arg("dest"), py::arg("pe"), "dest[0] on `pe` += 1, atomically.");
-  both(m, cls, "atomic_fetch_inc", +[](Runtime& runtime, py::handle dest, long long pe) {
-         return atomic_fetch(runtime, "shmem_atomic_fetch_inc", AtomicOp::add, false, dest, py::int_(1), py::handle(), pe);
-       }, py::arg("dest"), py::arg("pe"), "dest[0] on `pe` += 1; returns the old value.");
+  both(
+      m, cls, "atomic_fetch",
+      +[](Runtime& runtime, py::handle source, long long pe) {
+        return atomic_fetch(runtime, "shmem_atomic_fetch", AtomicOp::fetch, true, source,
+                            py::handle(), py::handle(), pe);
+      },
+      py::arg("source"), py::arg("pe"), "Returns source[0] of `pe`, read atomically.");
+  both(
+      m, cls, "atomic_compare_swap",
+      +[](Runtime& runtime, py::handle dest, py::handle cond, py::handle value, long long pe) {
+        return atomic_fetch(runtime, "shmem_atomic_compare_swap", AtomicOp::compare_swap, false,
+                            dest, value, cond, pe);
+      },
+      py::arg("dest"), py::arg("cond"), py::arg("value"), py::arg("pe"),
+      "dest[0] on `pe` = value if it equals cond; returns the old value.");
+  both(
+      m, cls, "atomic_inc",
+      +[](Runtime& runtime, py::handle dest, long long pe) {
+        atomic_update(runtime, "shmem_atomic_inc", AtomicOp::add, false, dest, py::int_(1), pe);
+      },
+      py::arg("dest"), py::arg("pe"), "dest[0] on `pe` += 1, atomically.");
+  both(
+      m, cls, "atomic_fetch_inc",
+      +[](Runtime& runtime, py::handle dest, long long pe) {
+        return atomic_fetch(runtime, "shmem_atomic_fetch_inc", AtomicOp::add, false, dest,
+                            py::int_(1), py::handle(), pe);
+      },
+      py::arg("dest"), py::arg("pe"), "dest[0] on `pe` += 1; returns the old value.");
 }
 
 }  // namespace
 
 void bind_operations(py::module_& m) {
   py::enum_<Compare>(m, "Compare")
-      .value("EQ", Compare::equal).value("NE", Compare::not_equal)
-      .value("GT", Compare::greater).value("GE", Compare::greater_equal)
-      .value("LT", Compare::less).value("LE", Compare::less_equal);
+      .value("EQ", Compare::equal)
+      .value("NE", Compare::not_equal)
+      .value("GT", Compare::greater)
+      .value("GE", Compare::greater_equal)
+      .value("LT", Compare::less)
+      .value("LE", Compare::less_equal);
   py::enum_<AtomicOp>(m, "SignalOp").value("SET", AtomicOp::set).value("ADD", AtomicOp::add);
 
   m.def("set_default", &set_default_runtime);
@@ -192,32 +219,44 @@ void bind_operations(py::module_& m) {
   auto cls = py::reinterpret_borrow<RuntimeClass>(m.attr("Runtime"));
   both(m, cls, "put", put, py::arg("dest"), py::arg("source"), py::arg("pe"), py::kw_only(),
        py::arg("nelems") = py::none(),
-       "Copies `nelems` elements (default: all of source) from local `source` to the symmetric `dest`\n"
-       "on PE `pe`. Returns when `source` may be reused; the data is visible there after shmem_quiet or\n"
+       "Copies `nelems` elements (default: all of source) from local `source` to the symmetric "
+       "`dest`\n"
+       "on PE `pe`. Returns when `source` may be reused; the data is visible there after "
+       "shmem_quiet or\n"
        "a barrier. Raises ArgumentError before anything moves. OpenSHMEM 1.5, section 9.5.1.");
   both(m, cls, "get", get, py::arg("dest"), py::arg("source"), py::arg("pe"), py::kw_only(),
        py::arg("nelems") = py::none(),
-       "Copies `nelems` elements (default: all of dest) from the symmetric `source` on PE `pe` to local\n"
+       "Copies `nelems` elements (default: all of dest) from the symmetric `source` on PE `pe` to "
+       "local\n"
        "`dest`; returns when they are there. OpenSHMEM 1.5, section 9.5.4.");
   both(m, cls, "put_signal", put_signal, py::arg("dest"), py::arg("source"), py::arg("signal"),
-       py::arg("value"), py::arg("op"), py::arg("pe"), py::kw_only(), py::arg("nelems") = py::none(),
-       "shmem_put, then the uint64 `signal` on PE `pe` is set to `value` (SHMEM_SIGNAL_SET) or raised by\n"
+       py::arg("value"), py::arg("op"), py::arg("pe"), py::kw_only(),
+       py::arg("nelems") = py::none(),
+       "shmem_put, then the uint64 `signal` on PE `pe` is set to `value` (SHMEM_SIGNAL_SET) or "
+       "raised by\n"
        "it (SHMEM_SIGNAL_ADD): whoever sees the signal sees the data. OpenSHMEM 1.5, section 9.8.");
   bind_atomics(m, cls);
   both(m, cls, "wait_until", wait_until, py::arg("ivar"), py::arg("cmp"), py::arg("cmp_value"),
-       "Waits until the local symmetric ivar[0] compares with cmp_value; returns the value seen. Raises\n"
-       "WaitTimeout after RAILSHMEM_TIMEOUT_S, saying what was expected and seen. OpenSHMEM 1.5, 9.10.");
+       "Waits until the local symmetric ivar[0] compares with cmp_value; returns the value seen. "
+       "Raises\n"
+       "WaitTimeout after RAILSHMEM_TIMEOUT_S, saying what was expected and seen. OpenSHMEM 1.5, "
+       "9.10.");
   both(m, cls, "signal_wait_until", signal_wait_until, py::arg("sig_addr"), py::arg("cmp"),
        py::arg("cmp_value"), "shmem_wait_until for a signal word. OpenSHMEM 1.5, section 9.8.");
-  both(m, cls, "fence", +[](Runtime& runtime) { run(false, [&] { runtime.fence(); }); },
-       "Puts, signals and atomics to each PE before the fence take effect there before later ones.");
-  both(m, cls, "quiet", +[](Runtime& runtime) { run(false, [&] { runtime.quiet(); }); },
-       "Returns when everything this PE has posted is complete and visible at its targets.");
-  both(m, cls, "barrier_all", +[](Runtime& runtime) { run(false, [&] { runtime.barrier_all(); }); },
-       "Collective: quiet, then waits for every PE. Raises ArgumentError on all PEs where they are in\n"
-       "different collective calls.");
-  both(m, cls, "sync_all", +[](Runtime& runtime) { run(false, [&] { runtime.sync_all(); }); },
-       "Collective: waits for every PE, without quiet.");
+  both(
+      m, cls, "fence", +[](Runtime& runtime) { run(false, [&] { runtime.fence(); }); },
+      "Puts, signals and atomics to each PE before the fence take effect there before later ones.");
+  both(
+      m, cls, "quiet", +[](Runtime& runtime) { run(false, [&] { runtime.quiet(); }); },
+      "Returns when everything this PE has posted is complete and visible at its targets.");
+  both(
+      m, cls, "barrier_all", +[](Runtime& runtime) { run(false, [&] { runtime.barrier_all(); }); },
+      "Collective: quiet, then waits for every PE. Raises ArgumentError on all PEs where they are "
+      "in\n"
+      "different collective calls.");
+  both(
+      m, cls, "sync_all", +[](Runtime& runtime) { run(false, [&] { runtime.sync_all(); }); },
+      "Collective: waits for every PE, without quiet.");
 }
 
 }  // namespace railshmem::python

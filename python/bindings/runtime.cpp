@@ -9,10 +9,10 @@
 namespace railshmem::python {
 namespace {
 
-std::shared_ptr<Runtime> make_runtime(std::shared_ptr<Bootstrap> bootstrap, const py::dict& overrides) {
+std::shared_ptr<Runtime> make_runtime(std::shared_ptr<Bootstrap> bootstrap,
+                                      const py::dict& overrides) {
   std::vector<std::pair<std::string, std::string>> given;
-  for (const auto& item : overrides)
-    given.emplace_back(py::str(item.first), py::str(item.second));
+  for (const auto& item : overrides) given.emplace_back(py::str(item.first), py::str(item.second));
   const Settings settings = read_settings([&](const char* name) -> const char* {
     for (const auto& entry : given)
       if (entry.first == name) return entry.second.c_str();
@@ -60,7 +60,8 @@ py::dict settings_of(const Settings& settings) {
   std::istringstream lines(settings.source);
   for (std::string line; std::getline(lines, line);) {
     const std::size_t equals = line.find('=');
-    if (line.rfind("RAILSHMEM_", 0) == 0) out[py::str(line.substr(0, equals))] = line.substr(equals + 1);
+    if (line.rfind("RAILSHMEM_", 0) == 0)
+      out[py::str(line.substr(0, equals))] = line.substr(equals + 1);
   }
   return out;
 }
@@ -106,7 +107,8 @@ py::list proxy_traffic(const Runtime& runtime) {
   return out;
 }
 
-SymmetricMemory allocate(const std::shared_ptr<Runtime>& runtime, long long bytes, long long alignment) {
+SymmetricMemory allocate(const std::shared_ptr<Runtime>& runtime, long long bytes,
+                         long long alignment) {
   if (bytes < 0 || alignment < 0)
     fail(ErrorKind::argument, "shmem_malloc: ", bytes, " bytes with alignment ", alignment,
          ": expected no negative number");
@@ -132,50 +134,62 @@ py::array as_bytes(const py::object& memory) {
 }  // namespace
 
 void bind_runtime(py::module_& m) {
-  py::class_<Runtime, std::shared_ptr<Runtime>>(m, "Runtime", "One PE of a job: heap, peers, NICs, progress thread.")
+  py::class_<Runtime, std::shared_ptr<Runtime>>(
+      m, "Runtime", "One PE of a job: heap, peers, NICs, progress thread.")
       .def(py::init(&make_runtime), py::arg("bootstrap"), py::arg("settings") = py::dict(),
-           "Collective: joins the job of `bootstrap`. `settings` maps names such as RAILSHMEM_NODES to\n"
+           "Collective: joins the job of `bootstrap`. `settings` maps names such as "
+           "RAILSHMEM_NODES to\n"
            "values and goes before the environment. Raises InitError.")
       .def("finalize", &Runtime::finalize, py::call_guard<HookScope>(),
            "Collective: completes all communication. A second call does nothing.")
       .def_property_readonly("finalized", &Runtime::finalized)
       .def_property_readonly("my_pe", &Runtime::my_pe)
       .def_property_readonly("n_pes", &Runtime::n_pes)
-      .def("info", &info, "Hosts, PEs, NICs and the transport of each pair with its reason, as plain data.")
-      .def("proxy_traffic", &proxy_traffic, "Bytes and commands this PE posted through NICs, per lane.")
+      .def("info", &info,
+           "Hosts, PEs, NICs and the transport of each pair with its reason, as plain data.")
+      .def("proxy_traffic", &proxy_traffic,
+           "Bytes and commands this PE posted through NICs, per lane.")
       .def("wait_for_loss", &Runtime::wait_for_loss, py::call_guard<py::gil_scoped_release>(),
-           "Waits until the process of another PE of this host has ended and returns that PE; -1 when\n"
+           "Waits until the process of another PE of this host has ended and returns that PE; -1 "
+           "when\n"
            "this runtime is finalized first.")
       .def_property_readonly("loss_reported", &Runtime::loss_reported)
       .def("abort_waits", &Runtime::abort_waits, "Ends every wait of this PE with JobAborted.")
       .def("require_same", &Runtime::require_same, py::arg("what"), py::arg("value"),
            py::call_guard<HookScope>(),
            "Collective: raises ArgumentError on every PE, naming all values, where they differ.")
-      .def("in_heap",
-           [](const Runtime& self, py::handle object) {
-             const ArrayView view(object, "in_heap", "object", false);
-             return self.in_heap(view.data(), view.size() * view.item_bytes());
-           },
-           "True when the whole array lies in the symmetric heap.")
+      .def(
+          "in_heap",
+          [](const Runtime& self, py::handle object) {
+            const ArrayView view(object, "in_heap", "object", false);
+            return self.in_heap(view.data(), view.size() * view.item_bytes());
+          },
+          "True when the whole array lies in the symmetric heap.")
       .def_property_readonly("heap_free", &Runtime::heap_free, "Free bytes of the symmetric heap.")
       .def("malloc", &allocate, py::arg("nbytes"), py::arg("alignment") = 64)
       .def("free", &release, py::arg("ptr"));
 
-  py::class_<SymmetricMemory>(m, "SymmetricMemory", py::buffer_protocol(),
-                              "A block of the symmetric heap: bytes, for numpy.frombuffer or DLPack.")
-      .def_property_readonly("ptr", [](const SymmetricMemory& self) { return reinterpret_cast<uintptr_t>(self.address); })
+  py::class_<SymmetricMemory>(
+      m, "SymmetricMemory", py::buffer_protocol(),
+      "A block of the symmetric heap: bytes, for numpy.frombuffer or DLPack.")
+      .def_property_readonly(
+          "ptr",
+          [](const SymmetricMemory& self) { return reinterpret_cast<uintptr_t>(self.address); })
       .def_property_readonly("nbytes", [](const SymmetricMemory& self) { return self.bytes; })
       .def("__len__", [](const SymmetricMemory& self) { return self.bytes; })
       .def("__repr__",
            [](const SymmetricMemory& self) {
              return text("<SymmetricMemory of ", self.bytes, " bytes at ", self.address, ">");
            })
-      .def("__dlpack__", [](const py::object& self, const py::kwargs& options) {
+      .def("__dlpack__",
+           [](const py::object& self, const py::kwargs& options) {
              return as_bytes(self).attr("__dlpack__")(**options);
            })
-      .def("__dlpack_device__", [](const py::object& self) { return as_bytes(self).attr("__dlpack_device__")(); })
+      .def("__dlpack_device__",
+           [](const py::object& self) { return as_bytes(self).attr("__dlpack_device__")(); })
       .def_buffer([](SymmetricMemory& self) {
-        return py::buffer_info(static_cast<uint8_t*>(self.address), static_cast<py::ssize_t>(self.bytes));
+        return py::buffer_info(static_cast<uint8_t*>(self.address),
+                               static_cast<py::ssize_t>(self.bytes));
       });
 }
 

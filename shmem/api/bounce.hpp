@@ -1,5 +1,5 @@
-// Registered memory through which puts and gets of unregistered user memory travel: a ring of pieces,
-// each free again when the lane it was posted on has completed.
+// Registered memory through which puts and gets of unregistered user memory travel: a ring of
+// pieces, each free again when the lane it was posted on has completed.
 #pragma once
 
 #include <cstdint>

@@ -10,9 +10,13 @@ std::shared_ptr<Runtime>& slot() {
 
 }  // namespace
 
-void set_default_runtime(std::shared_ptr<Runtime> runtime) { slot() = std::move(runtime); }
+void set_default_runtime(std::shared_ptr<Runtime> runtime) {
+  slot() = std::move(runtime);
+}
 
-std::shared_ptr<Runtime> find_default_runtime() { return slot(); }
+std::shared_ptr<Runtime> find_default_runtime() {
+  return slot();
+}
 
 Runtime& default_runtime() {
   if (!slot()) fail(ErrorKind::argument, "shmem_init has not been called");

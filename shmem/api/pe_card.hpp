@@ -1,4 +1,5 @@
-// What each PE tells the others at init, in one allgather: identity, settings, heap, NICs and their keys.
+// What each PE tells the others at init, in one allgather: identity, settings, heap, NICs and their
+// keys.
 #pragma once
 
 #include <cstdint>

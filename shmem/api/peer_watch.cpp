@@ -12,8 +12,8 @@
 namespace railshmem {
 namespace {
 
-// A descriptor that becomes readable when the process ends, also while it is a zombie; glibc of older
-// systems has no wrapper.
+// A descriptor that becomes readable when the process ends, also while it is a zombie; glibc of
+// older systems has no wrapper.
 FileDescriptor open_process(int pid) {
 #if defined(SYS_pidfd_open)
   return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -29,8 +29,10 @@ void PeerWatch::start(const std::vector<std::pair<int, SegmentHandle>>& peers,
   for (const auto& [pe, handle] : peers) {
     if (handle.pid == ::getpid()) continue;
     FileDescriptor process = open_process(handle.pid);
-    // Checked after opening: the pid could have been reused, or belong to another process namespace.
-    if (process.valid() && HostSegment::owner_visible(handle)) peers_.emplace_back(pe, std::move(process));
+    // Checked after opening: the pid could have been reused, or belong to another process
+    // namespace.
+    if (process.valid() && HostSegment::owner_visible(handle))
+      peers_.emplace_back(pe, std::move(process));
   }
   if (peers_.empty()) return;
   watching_ = true;
@@ -52,8 +54,9 @@ void PeerWatch::run(device::StopRecord* record) {
   if (polled[0].revents != 0) return tell(-1);
   for (std::size_t i = 1; i < polled.size(); ++i)
     if (polled[i].revents != 0) {
-      device::stop_with(record, device::Stop::peer_lost,
-                        {device::Waiting::nothing, peers_[i - 1].first, -1, 0, 0, device::kNoWord, 0, 0, 0, 0});
+      device::stop_with(
+          record, device::Stop::peer_lost,
+          {device::Waiting::nothing, peers_[i - 1].first, -1, 0, 0, device::kNoWord, 0, 0, 0, 0});
       return tell(peers_[i - 1].first);
     }
 }

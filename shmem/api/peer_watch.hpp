@@ -1,5 +1,6 @@
-// Notices at once when another process of the job on this host is gone, and ends this PE's waits. MPI
-// alone would leave the others waiting for ever. The thread sleeps in the kernel until that happens.
+// Notices at once when another process of the job on this host is gone, and ends this PE's waits.
+// MPI alone would leave the others waiting for ever. The thread sleeps in the kernel until that
+// happens.
 #pragma once
 
 #include <condition_variable>
@@ -24,7 +25,8 @@ class PeerWatch {
   void start(const std::vector<std::pair<int, SegmentHandle>>& peers, device::StopRecord* record);
   void stop();
 
-  // Waits until a watched process has ended and returns its PE; -1 when nothing is watched any more.
+  // Waits until a watched process has ended and returns its PE; -1 when nothing is watched any
+  // more.
   int wait_for_loss();
 
  private:

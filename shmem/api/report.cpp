@@ -10,22 +10,38 @@ using device::Waiting;
 
 const char* name_of(Waiting waiting) {
   switch (waiting) {
-    case Waiting::nothing: return "nothing in particular";
-    case Waiting::quiet: return "quiet: posted commands to complete";
-    case Waiting::ring_room: return "room in the command ring";
-    case Waiting::completion: return "the result of a get or fetching atomic";
-    case Waiting::result_slot: return "a free result slot";
-    case Waiting::word: return "wait_until: a word to change";
-    case Waiting::signal: return "signal_wait_until: a signal";
-    case Waiting::barrier: return "barrier: a peer, or one that it waits for itself, to arrive";
-    case Waiting::ep_header: return "dispatch: the header of a remote PE's rows";
-    case Waiting::ep_counts: return "dispatch: how many rows a PE sends";
-    case Waiting::ep_base: return "dispatch: where a PE wants the rows";
-    case Waiting::ep_staging: return "dispatch: the forwarder's staging to be free";
-    case Waiting::ep_rows: return "dispatch: rows to arrive";
-    case Waiting::ep_results: return "combine: a PE's expert results to be ready";
-    case Waiting::ep_partials: return "combine: partial sums of a remote node";
-    case Waiting::ep_readers: return "dispatch: readers of the previous results to be done";
+    case Waiting::nothing:
+      return "nothing in particular";
+    case Waiting::quiet:
+      return "quiet: posted commands to complete";
+    case Waiting::ring_room:
+      return "room in the command ring";
+    case Waiting::completion:
+      return "the result of a get or fetching atomic";
+    case Waiting::result_slot:
+      return "a free result slot";
+    case Waiting::word:
+      return "wait_until: a word to change";
+    case Waiting::signal:
+      return "signal_wait_until: a signal";
+    case Waiting::barrier:
+      return "barrier: a peer, or one that it waits for itself, to arrive";
+    case Waiting::ep_header:
+      return "dispatch: the header of a remote PE's rows";
+    case Waiting::ep_counts:
+      return "dispatch: how many rows a PE sends";
+    case Waiting::ep_base:
+      return "dispatch: where a PE wants the rows";
+    case Waiting::ep_staging:
+      return "dispatch: the forwarder's staging to be free";
+    case Waiting::ep_rows:
+      return "dispatch: rows to arrive";
+    case Waiting::ep_results:
+      return "combine: a PE's expert results to be ready";
+    case Waiting::ep_partials:
+      return "combine: partial sums of a remote node";
+    case Waiting::ep_readers:
+      return "dispatch: readers of the previous results to be done";
   }
   return "an unknown condition";
 }
@@ -40,7 +56,9 @@ std::string waited_for(const device::Report& report) {
   return out;
 }
 
-std::string seconds(uint64_t ns) { return text(static_cast<double>(ns / 1000000) / 1000, " s"); }
+std::string seconds(uint64_t ns) {
+  return text(static_cast<double>(ns / 1000000) / 1000, " s");
+}
 
 }  // namespace
 
@@ -49,27 +67,33 @@ Error error_of(Stop reason, const device::Report& report, int pe) {
   switch (reason) {
     case Stop::none:
     case Stop::writing:
-      return {ErrorKind::timeout, text(who, "a wait ended together with another thread's, which reported why")};
+      return {ErrorKind::timeout,
+              text(who, "a wait ended together with another thread's, which reported why")};
     case Stop::timeout:
-      return {ErrorKind::timeout, text(who, "gave up after ", seconds(report.waited_ns), " waiting for ",
-                                       waited_for(report), " (RAILSHMEM_TIMEOUT_S)")};
+      return {ErrorKind::timeout,
+              text(who, "gave up after ", seconds(report.waited_ns), " waiting for ",
+                   waited_for(report), " (RAILSHMEM_TIMEOUT_S)")};
     case Stop::interrupted:
       return {ErrorKind::interrupted,
               text(who, "interrupted while waiting for ", waited_for(report))};
     case Stop::ring_dead:
-      return {ErrorKind::aborted,
-              text(who, "the command ring lost a slot when an earlier post gave up; restart the job")};
+      return {
+          ErrorKind::aborted,
+          text(who, "the command ring lost a slot when an earlier post gave up; restart the job")};
     case Stop::network:
-      return {ErrorKind::network,
-              text(who, nic::name_of(static_cast<nic::Opcode>(report.operation)), " of ", report.bytes,
-                   " bytes to PE ", report.peer, ", heap offset ", report.word, ", on rail ", report.rail,
-                   " failed: ", nic::name_of(static_cast<nic::Status>(report.status)))};
+      return {
+          ErrorKind::network,
+          text(who, nic::name_of(static_cast<nic::Opcode>(report.operation)), " of ", report.bytes,
+               " bytes to PE ", report.peer, ", heap offset ", report.word, ", on rail ",
+               report.rail, " failed: ", nic::name_of(static_cast<nic::Status>(report.status)))};
     case Stop::peer_lost:
       return {ErrorKind::peer_lost,
               text(who, "the process of PE ", report.peer, " has ended; restart the job")};
-    case Stop::aborted: return {ErrorKind::aborted, text(who, "the job is being aborted")};
+    case Stop::aborted:
+      return {ErrorKind::aborted, text(who, "the job is being aborted")};
   }
-  return {ErrorKind::aborted, text(who, "stopped for an unknown reason ", static_cast<uint32_t>(reason))};
+  return {ErrorKind::aborted,
+          text(who, "stopped for an unknown reason ", static_cast<uint32_t>(reason))};
 }
 
 }  // namespace railshmem

@@ -22,7 +22,8 @@ namespace {
 // FNV-1a; never 0 (disagreement) or 1 (a plain barrier).
 uint64_t hash_of(const char* data, std::size_t bytes) {
   uint64_t hash = 0xcbf29ce484222325ull;
-  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<unsigned char>(data[i])) * 0x100000001b3ull;
+  for (std::size_t i = 0; i < bytes; ++i)
+    hash = (hash ^ static_cast<unsigned char>(data[i])) * 0x100000001b3ull;
   return hash | 2;
 }
 
@@ -45,7 +46,8 @@ bool put_word(const device::DeviceContext* ctx, void* dest, const void* source,
 
 }  // namespace
 
-// ---- life ----------------------------------------------------------------------------------------
+// ---- life
+// ----------------------------------------------------------------------------------------
 
 Runtime::Runtime(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings)
     : parts_(std::make_unique<Parts>(std::move(bootstrap), settings)) {}
@@ -64,19 +66,34 @@ void Runtime::finalize() {
   if (parts.proxy) parts.proxy->stop();
 }
 
-bool Runtime::finalized() const { return parts_->finalized; }
-
-void Runtime::require_usable() const {
-  if (parts_->finalized) fail(ErrorKind::argument, "railshmem was finalized: no operation is possible");
+bool Runtime::finalized() const {
+  return parts_->finalized;
 }
 
-const Topology& Runtime::topology() const { return *parts_->topology; }
-const Settings& Runtime::settings() const { return parts_->settings; }
-Bootstrap& Runtime::bootstrap() { return *parts_->bootstrap; }
-const device::DeviceContext& Runtime::context() const { return parts_->context; }
-const std::vector<PeCard>& Runtime::cards() const { return parts_->cards; }
+void Runtime::require_usable() const {
+  if (parts_->finalized)
+    fail(ErrorKind::argument, "railshmem was finalized: no operation is possible");
+}
 
-uint64_t Runtime::stops_cleared() const { return parts_->stops_cleared.load(std::memory_order_acquire); }
+const Topology& Runtime::topology() const {
+  return *parts_->topology;
+}
+const Settings& Runtime::settings() const {
+  return parts_->settings;
+}
+Bootstrap& Runtime::bootstrap() {
+  return *parts_->bootstrap;
+}
+const device::DeviceContext& Runtime::context() const {
+  return parts_->context;
+}
+const std::vector<PeCard>& Runtime::cards() const {
+  return parts_->cards;
+}
+
+uint64_t Runtime::stops_cleared() const {
+  return parts_->stops_cleared.load(std::memory_order_acquire);
+}
 
 void Runtime::raise_if_stopped(uint64_t cleared_before) {
   const bool running = arch::load_acquire(&parts_->stop.stop) == static_cast<uint32_t>(Stop::none);
@@ -93,26 +110,33 @@ void Runtime::Parts::raise_stopped() {
   }
   const Error error = error_of(static_cast<Stop>(reason), stop.report, context.pe);
   // A timeout or Ctrl-C ends one call; everything else ends the job's usefulness and stays.
-  if (reason == static_cast<uint32_t>(Stop::timeout) || reason == static_cast<uint32_t>(Stop::interrupted)) {
+  if (reason == static_cast<uint32_t>(Stop::timeout) ||
+      reason == static_cast<uint32_t>(Stop::interrupted)) {
     auto next = Stop::none;
     if (proxy && arch::load_acquire(context.rings->dead) != 0) next = Stop::ring_dead;
-    stops_cleared.fetch_add(1, std::memory_order_release);  // launch() must notice that it was stopped
+    stops_cleared.fetch_add(1,
+                            std::memory_order_release);  // launch() must notice that it was stopped
     arch::store_release(&stop.stop, static_cast<uint32_t>(next));
   }
   if (error.kind() == ErrorKind::peer_lost) loss_reported = true;
   throw error;
 }
 
-int Runtime::wait_for_loss() { return parts_->watch.wait_for_loss(); }
+int Runtime::wait_for_loss() {
+  return parts_->watch.wait_for_loss();
+}
 
-bool Runtime::loss_reported() const { return parts_->loss_reported; }
+bool Runtime::loss_reported() const {
+  return parts_->loss_reported;
+}
 
 void Runtime::abort_waits() {
   device::stop_with(&parts_->stop, Stop::aborted,
                     {device::Waiting::nothing, -1, -1, 0, 0, device::kNoWord, 0, 0, 0, 0});
 }
 
-// ---- collectives ---------------------------------------------------------------------------------
+// ---- collectives
+// ---------------------------------------------------------------------------------
 
 void Runtime::Parts::agree(uint64_t hash, const std::function<std::string()>& call) {
   uint64_t agreed = hash;
@@ -145,7 +169,8 @@ void Runtime::require_same(const std::string& what, const std::string& value) {
   parts_->agree(hash_of(both.data(), both.size()), [&] { return both; });
 }
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory
+// --------------------------------------------------------------------------------------
 
 void* Runtime::malloc(std::size_t bytes, std::size_t alignment) {
   require_usable();
@@ -163,17 +188,23 @@ void Runtime::free(void* symmetric) {
   Parts& parts = *parts_;
   const uint64_t offset = symmetric == nullptr ? 0 : device::offset_of(&parts.context, symmetric);
   quiet();
-  parts.agree(hash_of_numbers(kFree, offset), [&] { return text("shmem_free of heap offset ", offset); });
+  parts.agree(hash_of_numbers(kFree, offset),
+              [&] { return text("shmem_free of heap offset ", offset); });
   if (symmetric != nullptr && !parts.heap.release(symmetric))
     fail(ErrorKind::argument, "shmem_free of ", symmetric, ": nothing allocated starts there");
 }
 
-std::size_t Runtime::heap_free() const { return parts_->heap.allocator().free_bytes(); }
-std::size_t Runtime::heap_largest_free() const { return parts_->heap.allocator().largest_free(); }
+std::size_t Runtime::heap_free() const {
+  return parts_->heap.allocator().free_bytes();
+}
+std::size_t Runtime::heap_largest_free() const {
+  return parts_->heap.allocator().largest_free();
+}
 
 void* Runtime::ptr(const void* symmetric, int pe) const {
   const device::DeviceContext& ctx = parts_->context;
-  if (pe < 0 || pe >= ctx.n_pes || !in_heap(symmetric, 0) || ctx.peer_base[pe] == nullptr) return nullptr;
+  if (pe < 0 || pe >= ctx.n_pes || !in_heap(symmetric, 0) || ctx.peer_base[pe] == nullptr)
+    return nullptr;
   return ctx.peer_base[pe] + device::offset_of(&ctx, symmetric);
 }
 
@@ -181,14 +212,16 @@ bool Runtime::in_heap(const void* address, std::size_t bytes) const {
   return parts_->heap.contains(address, bytes);
 }
 
-// ---- one-sided operations --------------------------------------------------------------------------
+// ---- one-sided operations
+// --------------------------------------------------------------------------
 
 void Runtime::check(const char* call, const char* what, const void* address, std::size_t bytes,
                     int pe) const {
   require_usable();
   const device::DeviceContext& ctx = parts_->context;
   if (pe < 0 || pe >= ctx.n_pes)
-    fail(ErrorKind::argument, call, ": PE ", pe, " does not exist: the job has PEs 0 to ", ctx.n_pes - 1);
+    fail(ErrorKind::argument, call, ": PE ", pe, " does not exist: the job has PEs 0 to ",
+         ctx.n_pes - 1);
   if (!in_heap(address, bytes)) refuse_address(call, what, address, bytes);
 }
 
@@ -219,14 +252,16 @@ void Runtime::put_signal(void* dest, const void* source, std::size_t bytes, uint
 void Runtime::put_checked(void* dest, const void* source, std::size_t bytes,
                           const device::Signal& signal, int pe) {
   const device::DeviceContext* ctx = &parts_->context;
-  const bool done = ctx->transport[pe] == Transport::p2p
-                        ? device::put_signal<Transport::p2p, kThread>(ctx, dest, source, bytes, signal, pe)
-                        : put_by_nic(static_cast<char*>(dest), static_cast<const char*>(source), bytes, signal, pe);
+  const bool done =
+      ctx->transport[pe] == Transport::p2p
+          ? device::put_signal<Transport::p2p, kThread>(ctx, dest, source, bytes, signal, pe)
+          : put_by_nic(static_cast<char*>(dest), static_cast<const char*>(source), bytes, signal,
+                       pe);
   if (!done) parts_->raise_stopped();
 }
 
-// Over a NIC the source must be registered and stay as it is until it has left. Large sources in the
-// heap go as they are, and the call waits; everything else is copied to the bounce ring first.
+// Over a NIC the source must be registered and stay as it is until it has left. Large sources in
+// the heap go as they are, and the call waits; everything else is copied to the bounce ring first.
 bool Runtime::put_by_nic(char* dest, const char* source, std::size_t bytes,
                          const device::Signal& signal, int pe) {
   constexpr std::size_t kDirect = 64 * 1024;
@@ -248,7 +283,7 @@ bool Runtime::put_by_nic(char* dest, const char* source, std::size_t bytes,
     std::memcpy(at, source + done, piece);
     const bool last = done + piece == bytes;
     if (!device::put_signal<Transport::proxy, kThread>(ctx, dest + done, at, piece,
-                                                             last ? signal : device::no_signal(), pe))
+                                                       last ? signal : device::no_signal(), pe))
       return false;
     bounce.posted(ctx, pe);
     done += piece;
@@ -260,9 +295,10 @@ void Runtime::get(void* dest, const void* source, std::size_t bytes, int pe) {
   check("shmem_get", "source", source, bytes, pe);
   if (bytes == 0) return;
   const device::DeviceContext* ctx = &parts_->context;
-  const bool done = ctx->transport[pe] == Transport::p2p || in_heap(dest, bytes)
-                        ? device::get<kThread>(ctx, dest, source, bytes, pe)
-                        : get_by_nic(static_cast<char*>(dest), static_cast<const char*>(source), bytes, pe);
+  const bool done =
+      ctx->transport[pe] == Transport::p2p || in_heap(dest, bytes)
+          ? device::get<kThread>(ctx, dest, source, bytes, pe)
+          : get_by_nic(static_cast<char*>(dest), static_cast<const char*>(source), bytes, pe);
   if (!done) parts_->raise_stopped();
 }
 
@@ -273,8 +309,7 @@ bool Runtime::get_by_nic(char* dest, const char* source, std::size_t bytes, int 
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t piece = std::min<std::size_t>(bytes - done, bounce.largest_piece());
     char* at = bounce.take(ctx, piece);
-    if (at == nullptr ||
-        !device::get<Transport::proxy, kThread>(ctx, at, source + done, piece, pe))
+    if (at == nullptr || !device::get<Transport::proxy, kThread>(ctx, at, source + done, piece, pe))
       return false;
     std::memcpy(dest + done, at, piece);
     bounce.posted(ctx, pe);
@@ -283,12 +318,14 @@ bool Runtime::get_by_nic(char* dest, const char* source, std::size_t bytes, int 
   return true;
 }
 
-void Runtime::check_word(const char* call, const char* what, const void* word, unsigned width) const {
+void Runtime::check_word(const char* call, const char* what, const void* word,
+                         unsigned width) const {
   if (width != 4 && width != 8)
     fail(ErrorKind::argument, call, ": ", what, " of ", width, " bytes: expected 4 or 8");
   if (!in_heap(word, width)) refuse_address(call, what, word, width);
   if (reinterpret_cast<uint64_t>(word) % width != 0)
-    fail(ErrorKind::argument, call, ": ", what, " ", word, " is not aligned to its ", width, " bytes");
+    fail(ErrorKind::argument, call, ": ", what, " ", word, " is not aligned to its ", width,
+         " bytes");
 }
 
 uint64_t Runtime::atomic_fetch(AtomicOp op, void* word, unsigned width, uint64_t operand,
@@ -299,11 +336,13 @@ uint64_t Runtime::atomic_fetch(AtomicOp op, void* word, unsigned width, uint64_t
   uint64_t result = 0;
   bool done;
   if (width == 8) {
-    done = device::atomic_fetch(ctx, op, static_cast<uint64_t*>(word), operand, compare, pe, &result);
+    done =
+        device::atomic_fetch(ctx, op, static_cast<uint64_t*>(word), operand, compare, pe, &result);
   } else {
     uint32_t narrow = 0;
-    done = device::atomic_fetch(ctx, op, static_cast<uint32_t*>(word), static_cast<uint32_t>(operand),
-                                static_cast<uint32_t>(compare), pe, &narrow);
+    done =
+        device::atomic_fetch(ctx, op, static_cast<uint32_t*>(word), static_cast<uint32_t>(operand),
+                             static_cast<uint32_t>(compare), pe, &narrow);
     result = narrow;
   }
   if (!done) parts_->raise_stopped();
@@ -314,10 +353,10 @@ void Runtime::atomic_update(AtomicOp op, void* word, unsigned width, uint64_t op
   check("shmem_atomic", "dest", word, width, pe);
   check_word("shmem_atomic", "dest", word, width);
   const device::DeviceContext* ctx = &parts_->context;
-  const bool done =
-      width == 8 ? device::atomic_update(ctx, op, static_cast<uint64_t*>(word), operand, pe)
-                 : device::atomic_update(ctx, op, static_cast<uint32_t*>(word),
-                                         static_cast<uint32_t>(operand), pe);
+  const bool done = width == 8
+                        ? device::atomic_update(ctx, op, static_cast<uint64_t*>(word), operand, pe)
+                        : device::atomic_update(ctx, op, static_cast<uint32_t*>(word),
+                                                static_cast<uint32_t>(operand), pe);
   if (!done) parts_->raise_stopped();
 }
 
@@ -334,8 +373,8 @@ void Runtime::quiet() {
 namespace {
 
 template <class T>
-bool wait_word(const device::DeviceContext* ctx, const void* word, Compare compare, int64_t expected,
-               device::Waiting what, int64_t* last) {
+bool wait_word(const device::DeviceContext* ctx, const void* word, Compare compare,
+               int64_t expected, device::Waiting what, int64_t* last) {
   T seen = 0;
   const bool came = device::wait_until(ctx, static_cast<const T*>(word), compare,
                                        static_cast<T>(expected), &seen, what);
@@ -367,7 +406,8 @@ uint64_t Runtime::signal_wait_until(const uint64_t* signal, Compare compare, uin
   return static_cast<uint64_t>(last);
 }
 
-// ---- what was seen -------------------------------------------------------------------------------
+// ---- what was seen
+// -------------------------------------------------------------------------------
 
 std::vector<Traffic> Runtime::proxy_traffic() const {
   std::vector<Traffic> out;

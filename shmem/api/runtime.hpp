@@ -1,9 +1,9 @@
 // One PE of a job: its heap, peers, NICs and progress thread, and the host operations on them. A
 // runtime is an object; several can live in one process (one per thread).
 //
-// Threads: any thread may call the one-sided operations; collectives are called by one thread at a time.
-// Every operation checks its arguments before anything moves (Error(argument)) and throws what ended a
-// wait: Error(timeout), Error(network), Error(peer_lost), Error(aborted).
+// Threads: any thread may call the one-sided operations; collectives are called by one thread at a
+// time. Every operation checks its arguments before anything moves (Error(argument)) and throws
+// what ended a wait: Error(timeout), Error(network), Error(peer_lost), Error(aborted).
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,8 @@ struct Traffic {
 
 class Runtime {
  public:
-  // Collective: makes the heap, maps the peers of the node, registers the heap on every NIC, connects
-  // lanes to the peers that need them and starts the progress thread. Throws Error(init).
+  // Collective: makes the heap, maps the peers of the node, registers the heap on every NIC,
+  // connects lanes to the peers that need them and starts the progress thread. Throws Error(init).
   Runtime(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings);
 
   // Without finalize() the job's peers are not waited for.
@@ -56,9 +56,9 @@ class Runtime {
 
   // ---- memory ----
 
-  // Collective, same arguments everywhere: `bytes` of symmetric memory, aligned to `alignment` (a power
-  // of two up to 4096), null for 0 bytes. Throws Error(argument) on every PE where the PEs differ, and
-  // Error(heap_exhausted), naming what is free.
+  // Collective, same arguments everywhere: `bytes` of symmetric memory, aligned to `alignment` (a
+  // power of two up to 4096), null for 0 bytes. Throws Error(argument) on every PE where the PEs
+  // differ, and Error(heap_exhausted), naming what is free.
   void* malloc(std::size_t bytes, std::size_t alignment = 64);
   // Collective: null is allowed.
   void free(void* symmetric);
@@ -77,8 +77,8 @@ class Runtime {
   // Returns when the data is in `dest`.
   void get(void* dest, const void* source, std::size_t bytes, int pe);
   // put, then the signal: whoever sees the signal sees the data. op: set or add.
-  void put_signal(void* dest, const void* source, std::size_t bytes, uint64_t* signal, uint64_t value,
-                  device::AtomicOp op, int pe);
+  void put_signal(void* dest, const void* source, std::size_t bytes, uint64_t* signal,
+                  uint64_t value, device::AtomicOp op, int pe);
   // `width` 4 or 8; returns the old value (of operations that have one).
   uint64_t atomic_fetch(device::AtomicOp op, void* word, unsigned width, uint64_t operand,
                         uint64_t compare, int pe);
@@ -96,8 +96,8 @@ class Runtime {
   void barrier_all();
   void sync_all();
 
-  // Collective: throws Error(argument) on every PE, naming the values, where the PEs' `value`s differ.
-  // `what` names the value in the message.
+  // Collective: throws Error(argument) on every PE, naming the values, where the PEs' `value`s
+  // differ. `what` names the value in the message.
   void require_same(const std::string& what, const std::string& value);
 
   // ---- kernels ----
@@ -130,7 +130,8 @@ class Runtime {
   void require_usable() const;
   uint64_t stops_cleared() const;
   void raise_if_stopped(uint64_t cleared_before);
-  void check(const char* call, const char* what, const void* address, std::size_t bytes, int pe) const;
+  void check(const char* call, const char* what, const void* address, std::size_t bytes,
+             int pe) const;
   void check_word(const char* call, const char* what, const void* word, unsigned width) const;
   [[noreturn]] void refuse_address(const char* call, const char* what, const void* address,
                                    std::size_t bytes) const;

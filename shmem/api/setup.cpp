@@ -1,5 +1,6 @@
-// Init: three allgathers (cards, who maps whom, queue pairs), then everything is connected. A PE that
-// cannot go on says so in the next exchange, so that all PEs raise the same error instead of waiting.
+// Init: three allgathers (cards, who maps whom, queue pairs), then everything is connected. A PE
+// that cannot go on says so in the next exchange, so that all PEs raise the same error instead of
+// waiting.
 #include <unistd.h>
 
 #include <algorithm>
@@ -203,10 +204,12 @@ void Runtime::Parts::connect() {
   std::vector<nic::EndpointAddress> mine(n_pes * (settings.lanes + 2));
   try {
     if (!provider)
-      fail(ErrorKind::init, "some PEs cannot map each other's memory and there is no NIC to join them: ",
+      fail(ErrorKind::init,
+           "some PEs cannot map each other's memory and there is no NIC to join them: ",
            topology->pair(0, topology->members(1).front()).reason);
-    connections = std::make_unique<proxy::Connections>(context.pe, *topology, *provider, settings.lanes,
-                                                       settings.queue_depth, heap.base(), own.receives);
+    connections =
+        std::make_unique<proxy::Connections>(context.pe, *topology, *provider, settings.lanes,
+                                             settings.queue_depth, heap.base(), own.receives);
     mine = connections->addresses();
   } catch (const Error& caught) {
     error = caught.what();
@@ -238,8 +241,9 @@ void Runtime::Parts::start() {
         ordered = ordered && card.nics[i].capabilities.ordered;
       }
     bounce.assign(heap.base() + own.bounce, own.bounce_bytes);
-    proxy = std::make_unique<proxy::Proxy>(proxy::ProxyParts{
-        settings, *provider, *connections, keys, context, own.scratch, native, ordered, context.spins * 10});
+    proxy = std::make_unique<proxy::Proxy>(proxy::ProxyParts{settings, *provider, *connections,
+                                                             keys, context, own.scratch, native,
+                                                             ordered, context.spins * 10});
     proxy->start();
   }
   std::vector<std::pair<int, SegmentHandle>> peers;

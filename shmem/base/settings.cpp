@@ -11,17 +11,20 @@ namespace {
 constexpr SettingInfo kTable[] = {
     {"RAILSHMEM_HEAP_SIZE", "1G",
      "bytes of the symmetric heap per PE (K, M, G, T suffixes); SHMEM_SYMMETRIC_SIZE works too"},
-    {"RAILSHMEM_TIMEOUT_S", "60", "seconds after which any wait gives up and says what it waited for"},
+    {"RAILSHMEM_TIMEOUT_S", "60",
+     "seconds after which any wait gives up and says what it waited for"},
     {"RAILSHMEM_NODES", "0",
      "emulation: split the PEs into this many nodes, blocks of consecutive ranks, that may not map "
      "each other's memory; 0 takes the hosts as they are"},
     {"RAILSHMEM_RAILS", "0", "emulated NICs (rails) per node; 0 means one where a NIC is needed"},
     {"RAILSHMEM_EMULATED", "atomics=on,ordered=on,isolated=on,seed=1",
-     "what the emulated NICs do: native atomics, ordered WRITEs, rails isolated from each other, and "
+     "what the emulated NICs do: native atomics, ordered WRITEs, rails isolated from each other, "
+     "and "
      "the seed of the reordering"},
     {"RAILSHMEM_LANES", "1", "ordered channels to each remote peer, spread over the rails"},
     {"RAILSHMEM_RING", "1024", "slots of the command ring, a power of two of at least 4"},
-    {"RAILSHMEM_QUEUE_DEPTH", "256", "work-queue entries per queue pair, a power of two from 8 to 16384"},
+    {"RAILSHMEM_QUEUE_DEPTH", "256",
+     "work-queue entries per queue pair, a power of two from 8 to 16384"},
     {"RAILSHMEM_INFLIGHT_BYTES", "64M", "bytes posted and not yet completed that a lane may have"},
     {"RAILSHMEM_CHUNK", "1M", "puts and gets over NICs are cut into pieces of this many bytes"},
 };
@@ -35,7 +38,8 @@ std::string value_of(const Lookup& lookup, const char* name) {
   fail(ErrorKind::init, "no setting is called ", name);
 }
 
-uint64_t parse_count(const std::string& name, const std::string& value, uint64_t low, uint64_t high) {
+uint64_t parse_count(const std::string& name, const std::string& value, uint64_t low,
+                     uint64_t high) {
   char* end = nullptr;
   const unsigned long long parsed = std::strtoull(value.c_str(), &end, 10);
   if (value.empty() || value[0] == '-' || *end != '\0' || parsed < low || parsed > high)
@@ -43,14 +47,16 @@ uint64_t parse_count(const std::string& name, const std::string& value, uint64_t
   return parsed;
 }
 
-uint32_t parse_power(const std::string& name, const std::string& value, uint64_t low, uint64_t high) {
+uint32_t parse_power(const std::string& name, const std::string& value, uint64_t low,
+                     uint64_t high) {
   const uint64_t parsed = parse_count(name, value, low, high);
   if ((parsed & (parsed - 1)) != 0)
     fail(ErrorKind::init, name, "=", value, ": expected a power of two");
   return static_cast<uint32_t>(parsed);
 }
 
-uint64_t parse_size(const std::string& name, const std::string& value, uint64_t low, uint64_t high) {
+uint64_t parse_size(const std::string& name, const std::string& value, uint64_t low,
+                    uint64_t high) {
   uint64_t parsed = 0;
   try {
     parsed = parse_bytes(value);
@@ -58,7 +64,8 @@ uint64_t parse_size(const std::string& name, const std::string& value, uint64_t 
     fail(ErrorKind::init, name, "=", value, ": ", error.what());
   }
   if (parsed < low || parsed > high)
-    fail(ErrorKind::init, name, "=", value, ": expected from ", bytes_text(low), " to ", bytes_text(high));
+    fail(ErrorKind::init, name, "=", value, ": expected from ", bytes_text(low), " to ",
+         bytes_text(high));
   return parsed;
 }
 
@@ -80,11 +87,15 @@ EmulatedSettings parse_emulated(const std::string& value) {
     const std::size_t equals = part.find('=');
     const std::string key = part.substr(0, equals);
     const std::string setting = equals == std::string::npos ? "" : part.substr(equals + 1);
-    if (key == "atomics") out.atomics = parse_switch(key, setting);
-    else if (key == "ordered") out.ordered = parse_switch(key, setting);
-    else if (key == "isolated") out.isolated = parse_switch(key, setting);
+    if (key == "atomics")
+      out.atomics = parse_switch(key, setting);
+    else if (key == "ordered")
+      out.ordered = parse_switch(key, setting);
+    else if (key == "isolated")
+      out.isolated = parse_switch(key, setting);
     else if (key == "seed")
-      out.seed = static_cast<uint32_t>(parse_count("RAILSHMEM_EMULATED: seed", setting, 0, UINT32_MAX));
+      out.seed =
+          static_cast<uint32_t>(parse_count("RAILSHMEM_EMULATED: seed", setting, 0, UINT32_MAX));
     else
       fail(ErrorKind::init, "RAILSHMEM_EMULATED: unknown part '", part,
            "'; known are atomics, ordered, isolated, seed");
@@ -94,20 +105,27 @@ EmulatedSettings parse_emulated(const std::string& value) {
 
 }  // namespace
 
-Span<const SettingInfo> setting_table() { return {kTable, sizeof kTable / sizeof kTable[0]}; }
+Span<const SettingInfo> setting_table() {
+  return {kTable, sizeof kTable / sizeof kTable[0]};
+}
 
 uint64_t parse_bytes(const std::string& value) {
   char* end = nullptr;
   const double number = std::strtod(value.c_str(), &end);
-  if (end == value.c_str()) fail(ErrorKind::argument, "'", value, "' is not a size such as 4096, 64M or 1.5G");
+  if (end == value.c_str())
+    fail(ErrorKind::argument, "'", value, "' is not a size such as 4096, 64M or 1.5G");
   std::string suffix = end;
   if (!suffix.empty() && (suffix.back() == 'B' || suffix.back() == 'b')) suffix.pop_back();
   if (suffix.size() == 2 && (suffix[1] == 'i' || suffix[1] == 'I')) suffix.pop_back();
   int shift = 0;
-  if (suffix == "K" || suffix == "k") shift = 10;
-  else if (suffix == "M" || suffix == "m") shift = 20;
-  else if (suffix == "G" || suffix == "g") shift = 30;
-  else if (suffix == "T" || suffix == "t") shift = 40;
+  if (suffix == "K" || suffix == "k")
+    shift = 10;
+  else if (suffix == "M" || suffix == "m")
+    shift = 20;
+  else if (suffix == "G" || suffix == "g")
+    shift = 30;
+  else if (suffix == "T" || suffix == "t")
+    shift = 40;
   else if (!suffix.empty())
     fail(ErrorKind::argument, "'", value, "' is not a size such as 4096, 64M or 1.5G");
   const double bytes = std::ldexp(number, shift);
@@ -129,7 +147,8 @@ Settings read_settings(const Lookup& lookup) {
   char* end = nullptr;
   out.timeout_s = std::strtod(timeout.c_str(), &end);
   if (*end != '\0' || !(out.timeout_s > 0) || out.timeout_s > 1e8)
-    fail(ErrorKind::init, "RAILSHMEM_TIMEOUT_S=", timeout, ": expected seconds, more than 0, up to 1e8");
+    fail(ErrorKind::init, "RAILSHMEM_TIMEOUT_S=", timeout,
+         ": expected seconds, more than 0, up to 1e8");
 
   const auto count = [&](const char* name, uint64_t low, uint64_t high) {
     return static_cast<uint32_t>(parse_count(name, value_of(lookup, name), low, high));
@@ -141,8 +160,9 @@ Settings read_settings(const Lookup& lookup) {
   out.ring_commands = parse_power("RAILSHMEM_RING", value_of(lookup, "RAILSHMEM_RING"), 4, 1 << 24);
   out.queue_depth =
       parse_power("RAILSHMEM_QUEUE_DEPTH", value_of(lookup, "RAILSHMEM_QUEUE_DEPTH"), 8, 16384);
-  out.inflight_bytes = parse_size("RAILSHMEM_INFLIGHT_BYTES",
-                                  value_of(lookup, "RAILSHMEM_INFLIGHT_BYTES"), 1, uint64_t{1} << 50);
+  out.inflight_bytes =
+      parse_size("RAILSHMEM_INFLIGHT_BYTES", value_of(lookup, "RAILSHMEM_INFLIGHT_BYTES"), 1,
+                 uint64_t{1} << 50);
   out.chunk_bytes = parse_size("RAILSHMEM_CHUNK", value_of(lookup, "RAILSHMEM_CHUNK"), 64, 1 << 30);
   for (const SettingInfo& row : kTable)
     out.source += text(row.name, "=", value_of(lookup, row.name), "\n");

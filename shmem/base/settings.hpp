@@ -13,17 +13,17 @@ namespace railshmem {
 
 // What the emulated NICs can do and how they behave: RAILSHMEM_EMULATED="atomics=off,ordered=off".
 struct EmulatedSettings {
-  bool atomics = true;    // FETCH_AND_ADD and COMPARE_AND_SWAP are executed
-  bool ordered = true;    // WRITEs of one queue pair are placed in order and whole
-  bool isolated = true;   // a NIC connects only to NICs of its own rail
-  uint32_t seed = 1;      // of the reordering
+  bool atomics = true;   // FETCH_AND_ADD and COMPARE_AND_SWAP are executed
+  bool ordered = true;   // WRITEs of one queue pair are placed in order and whole
+  bool isolated = true;  // a NIC connects only to NICs of its own rail
+  uint32_t seed = 1;     // of the reordering
 };
 
 struct Settings {
-  uint64_t heap_bytes = 0;      // usable bytes of the symmetric heap
-  double timeout_s = 0;         // every wait's deadline
-  uint32_t nodes = 0;           // split this job's PEs into so many nodes; 0: as the hosts are
-  uint32_t rails = 0;           // emulated NICs per PE
+  uint64_t heap_bytes = 0;  // usable bytes of the symmetric heap
+  double timeout_s = 0;     // every wait's deadline
+  uint32_t nodes = 0;       // split this job's PEs into so many nodes; 0: as the hosts are
+  uint32_t rails = 0;       // emulated NICs per PE
   EmulatedSettings emulated;
   uint32_t lanes = 0;           // ordered channels per remote peer
   uint32_t ring_commands = 0;   // slots of a command ring, a power of two

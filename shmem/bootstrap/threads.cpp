@@ -42,12 +42,12 @@ void ThreadJob::allgather(int rank, const void* mine, std::size_t bytes, void* a
     ++round_;
     turned_.notify_all();
   } else {
-    const bool came =
-        turned_.wait_for(lock, std::chrono::duration<double>(timeout_s_),
-                         [&] { return round_ != round || !aborted_.empty(); });
+    const bool came = turned_.wait_for(lock, std::chrono::duration<double>(timeout_s_),
+                                       [&] { return round_ != round || !aborted_.empty(); });
     if (round_ == round) {
       if (!came)
-        aborted_ = text("bootstrap: after ", timeout_s_, " s these ranks had not come: ", missing_ranks());
+        aborted_ =
+            text("bootstrap: after ", timeout_s_, " s these ranks had not come: ", missing_ranks());
       turned_.notify_all();
       fail(came ? ErrorKind::aborted : ErrorKind::timeout, "PE ", rank, ": ", aborted_);
     }
@@ -73,6 +73,8 @@ void ThreadBootstrap::allgather(const void* mine, std::size_t bytes, void* all) 
   job_->allgather(rank_, mine, bytes, all);
 }
 
-void ThreadBootstrap::abort(int, const std::string& why) { job_->abort(rank_, why); }
+void ThreadBootstrap::abort(int, const std::string& why) {
+  job_->abort(rank_, why);
+}
 
 }  // namespace railshmem

@@ -12,7 +12,8 @@ class Allocator {
  public:
   explicit Allocator(uint64_t bytes);
 
-  // The offset of a free range, aligned to a power of two; nothing when no free block is large enough.
+  // The offset of a free range, aligned to a power of two; nothing when no free block is large
+  // enough.
   std::optional<uint64_t> allocate(uint64_t bytes, uint64_t alignment);
 
   // Frees what allocate() returned; false, and no change, for any other offset.

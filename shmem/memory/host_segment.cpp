@@ -20,8 +20,8 @@ char* map_shared(int fd, std::size_t bytes) {
 
 bool is_the_segment(int fd, const SegmentHandle& handle) {
   struct stat found;
-  return ::fstat(fd, &found) == 0 && found.st_dev == handle.device && found.st_ino == handle.inode &&
-         static_cast<uint64_t>(found.st_size) == handle.bytes;
+  return ::fstat(fd, &found) == 0 && found.st_dev == handle.device &&
+         found.st_ino == handle.inode && static_cast<uint64_t>(found.st_size) == handle.bytes;
 }
 
 }  // namespace
@@ -55,7 +55,8 @@ HostSegment HostSegment::import(const SegmentHandle& handle) {
     fail(ErrorKind::init, path, " is not the segment meant (another process namespace?)");
   out.data_ = map_shared(fd.get(), handle.bytes);
   if (out.data_ == nullptr)
-    fail(ErrorKind::init, "cannot map ", bytes_text(handle.bytes), " of ", path, ": ", errno_text());
+    fail(ErrorKind::init, "cannot map ", bytes_text(handle.bytes), " of ", path, ": ",
+         errno_text());
   out.mapped_ = true;
   return out;
 }

@@ -24,11 +24,12 @@ class HostSegment {
   // Pages are zero and committed on first touch. Throws Error(init) with size and reason.
   static HostSegment create(const char* label, std::size_t bytes);
 
-  // Maps a peer's segment; inside the owner's own process it is the same memory at the same address.
-  // Throws Error(init) saying why it cannot be mapped.
+  // Maps a peer's segment; inside the owner's own process it is the same memory at the same
+  // address. Throws Error(init) saying why it cannot be mapped.
   static HostSegment import(const SegmentHandle& handle);
 
-  // True when the owner's descriptor can be seen from here, so that its pid names the owner here too.
+  // True when the owner's descriptor can be seen from here, so that its pid names the owner here
+  // too.
   static bool owner_visible(const SegmentHandle& handle);
 
   HostSegment() = default;

@@ -1,5 +1,5 @@
-// What NICs need to touch the heaps: the local key of this PE's heap per rail, and every peer's base
-// address and remote key per rail. Filled once, at init, from one allgather.
+// What NICs need to touch the heaps: the local key of this PE's heap per rail, and every peer's
+// base address and remote key per rail. Filled once, at init, from one allgather.
 #pragma once
 
 #include <cstdint>

@@ -7,12 +7,15 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+uint64_t whole_pages(uint64_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
 
 }  // namespace
 
 SymmetricHeap::SymmetricHeap(uint64_t user_bytes, uint64_t own_bytes)
-    : segment_(HostSegment::create("railshmem-heap", whole_pages(own_bytes) + whole_pages(user_bytes))),
+    : segment_(
+          HostSegment::create("railshmem-heap", whole_pages(own_bytes) + whole_pages(user_bytes))),
       own_bytes_(whole_pages(own_bytes)),
       allocator_(whole_pages(user_bytes)) {}
 
@@ -27,10 +30,10 @@ void* SymmetricHeap::allocate(uint64_t size, uint64_t alignment, int pe) {
   if (size == 0) return nullptr;
   const auto offset = allocator_.allocate(size, alignment);
   if (!offset)
-    fail(ErrorKind::heap_exhausted, "PE ", pe, ": heap exhausted: asked ", bytes_text(size), ", free ",
-         bytes_text(allocator_.free_bytes()), " in ", allocator_.n_free_blocks(), " blocks up to ",
-         bytes_text(allocator_.largest_free()), "; raise RAILSHMEM_HEAP_SIZE (now ",
-         bytes_text(bytes() - own_bytes_), ")");
+    fail(ErrorKind::heap_exhausted, "PE ", pe, ": heap exhausted: asked ", bytes_text(size),
+         ", free ", bytes_text(allocator_.free_bytes()), " in ", allocator_.n_free_blocks(),
+         " blocks up to ", bytes_text(allocator_.largest_free()),
+         "; raise RAILSHMEM_HEAP_SIZE (now ", bytes_text(bytes() - own_bytes_), ")");
   return base() + own_bytes_ + *offset;
 }
 

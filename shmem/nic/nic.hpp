@@ -1,6 +1,6 @@
 // The seam between the library and its networks. A provider offers NICs; a NIC registers memory and
-// makes endpoints; an endpoint is one reliable, connected queue pair. The host API, the proxy and the
-// IO engine use nothing else of a network. Providers: emulated/.
+// makes endpoints; an endpoint is one reliable, connected queue pair. The host API, the proxy and
+// the IO engine use nothing else of a network. Providers: emulated/.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ const char* name_of(Opcode op);
 
 // What a NIC really does, found at run time.
 struct Capabilities {
-  bool atomics = false;      // FETCH_AND_ADD and COMPARE_AND_SWAP on 8 aligned bytes
-  bool ordered = false;      // WRITE -> WRITE and WRITE -> atomic of one endpoint are placed in order
+  bool atomics = false;  // FETCH_AND_ADD and COMPARE_AND_SWAP on 8 aligned bytes
+  bool ordered = false;  // WRITE -> WRITE and WRITE -> atomic of one endpoint are placed in order
   bool device_queues = false;  // queues and doorbells can be mapped by kernels
-  uint32_t max_inline = 0;   // bytes a WRITE may carry inside its entry
-  uint32_t max_send = 0;     // bytes a SEND may carry inside its entry
-  uint64_t max_message = 0;  // bytes of one WRITE or READ
+  uint32_t max_inline = 0;     // bytes a WRITE may carry inside its entry
+  uint32_t max_send = 0;       // bytes a SEND may carry inside its entry
+  uint64_t max_message = 0;    // bytes of one WRITE or READ
 };
 
 // Rights a registered region grants to peers. Local use is always granted.
@@ -41,8 +41,8 @@ struct MemoryKey {
   uint32_t rkey = 0;
 };
 
-// Where a NIC or an endpoint is found. Opaque plain data: it travels in allgathers and is understood
-// by the provider that made it.
+// Where a NIC or an endpoint is found. Opaque plain data: it travels in allgathers and is
+// understood by the provider that made it.
 struct NicAddress {
   unsigned char bytes[112] = {};
 };
@@ -52,25 +52,25 @@ struct EndpointAddress {
 
 struct WorkRequest {
   Opcode op = Opcode::write;
-  bool inlined = false;   // the bytes at `local` travel inside the entry and may change after post()
-  uint64_t local = 0;     // source of WRITE and SEND, destination of READ and of an atomic's result
-  uint32_t lkey = 0;      // not needed where inlined
-  uint32_t length = 0;    // bytes; 8 for atomics
-  uint64_t remote = 0;    // address in the peer
+  bool inlined = false;  // the bytes at `local` travel inside the entry and may change after post()
+  uint64_t local = 0;    // source of WRITE and SEND, destination of READ and of an atomic's result
+  uint32_t lkey = 0;     // not needed where inlined
+  uint32_t length = 0;   // bytes; 8 for atomics
+  uint64_t remote = 0;   // address in the peer
   uint32_t rkey = 0;
-  uint32_t imm = 0;       // of write_imm and send_imm
-  uint64_t operand = 0;   // what fetch_add adds, what compare_swap stores
-  uint64_t compare = 0;   // what compare_swap expects
+  uint32_t imm = 0;      // of write_imm and send_imm
+  uint64_t operand = 0;  // what fetch_add adds, what compare_swap stores
+  uint64_t compare = 0;  // what compare_swap expects
 };
 
 enum class Status : uint8_t {
   ok,
-  local_length,     // a receive buffer or an entry was too small; the sender: remote_operation
-  local_operation,  // malformed entry
-  local_protection, // lkey or local bounds
-  flushed,          // the endpoint was already in error
-  remote_access,    // rkey, remote bounds or rights
-  remote_operation, // the peer could not do it (atomics it does not offer, misaligned)
+  local_length,        // a receive buffer or an entry was too small; the sender: remote_operation
+  local_operation,     // malformed entry
+  local_protection,    // lkey or local bounds
+  flushed,             // the endpoint was already in error
+  remote_access,       // rkey, remote bounds or rights
+  remote_operation,    // the peer could not do it (atomics it does not offer, misaligned)
   receiver_not_ready,  // no receive buffer was posted
   peer_unreachable,    // the peer's NIC is gone
 };
@@ -80,9 +80,9 @@ struct Completion {
   uint32_t endpoint = 0;  // Endpoint::id()
   bool received = false;  // a SEND or an immediate arrived; else a request of ours ended
   Status status = Status::ok;
-  uint64_t index = 0;     // the request's (or the receive buffer's) number on its endpoint, from 0
-  uint32_t bytes = 0;     // received
-  uint32_t imm = 0;       // received
+  uint64_t index = 0;  // the request's (or the receive buffer's) number on its endpoint, from 0
+  uint32_t bytes = 0;  // received
+  uint32_t imm = 0;    // received
 };
 
 // One reliable, connected queue pair. Used by one thread at a time; destroyed before its NIC. Every
@@ -95,8 +95,8 @@ class Endpoint {
   virtual uint32_t id() const = 0;  // unique within its NIC
   virtual EndpointAddress address() const = 0;
 
-  // Both sides call it, with the other's addresses. Throws Error(init) with the reason where the peer
-  // cannot be reached, for example on another rail.
+  // Both sides call it, with the other's addresses. Throws Error(init) with the reason where the
+  // peer cannot be reached, for example on another rail.
   virtual void connect(const NicAddress& peer_nic, const EndpointAddress& peer) = 0;
 
   // Writes one entry; the NIC sees it at ring_doorbell(). Returns false, and does nothing, when all
@@ -154,6 +154,7 @@ class Provider {
   virtual uint32_t* sleep_word() = 0;
 };
 
-static_assert(std::is_trivially_copyable_v<NicAddress> && std::is_trivially_copyable_v<SegmentHandle>);
+static_assert(std::is_trivially_copyable_v<NicAddress> &&
+              std::is_trivially_copyable_v<SegmentHandle>);
 
 }  // namespace railshmem::nic

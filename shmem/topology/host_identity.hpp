@@ -1,4 +1,5 @@
-// Who this process is on its host: facts that tell hosts and processes apart, whatever they are called.
+// Who this process is on its host: facts that tell hosts and processes apart, whatever they are
+// called.
 #pragma once
 
 #include <array>

@@ -8,10 +8,14 @@ namespace railshmem {
 
 const char* name_of(Path path) {
   switch (path) {
-    case Path::p2p: return "P2P";
-    case Path::ibgda: return "IBGDA";
-    case Path::proxy: return "PROXY";
-    case Path::none: return "none";
+    case Path::p2p:
+      return "P2P";
+    case Path::ibgda:
+      return "IBGDA";
+    case Path::proxy:
+      return "PROXY";
+    case Path::none:
+      return "none";
   }
   return "?";
 }
@@ -40,7 +44,8 @@ std::vector<int> Topology::shared_rails(int a, int b) const {
   std::vector<int> out;
   const auto& other = facts(b).rails;
   for (const uint32_t rail : facts(a).rails)
-    if (std::find(other.begin(), other.end(), rail) != other.end()) out.push_back(static_cast<int>(rail));
+    if (std::find(other.begin(), other.end(), rail) != other.end())
+      out.push_back(static_cast<int>(rail));
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
@@ -71,9 +76,12 @@ Pair Topology::pair(int from, int to) const {
   if (from == to) return {Path::p2p, "own memory"};
   if (node(from) == node(to)) return {Path::p2p, "same node: heap mapped"};
   std::string why = "other node";
-  if (facts(from).boot_id != facts(to).boot_id) why = "other host";
-  else if (facts(from).emulated_node != facts(to).emulated_node) why = "other emulated node";
-  else why = "same host, but its memory cannot be mapped";
+  if (facts(from).boot_id != facts(to).boot_id)
+    why = "other host";
+  else if (facts(from).emulated_node != facts(to).emulated_node)
+    why = "other emulated node";
+  else
+    why = "same host, but its memory cannot be mapped";
   const int chosen = rail(from, to, 0);
   if (chosen < 0) {
     const bool any = !facts(from).rails.empty() && !facts(to).rails.empty();

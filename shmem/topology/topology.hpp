@@ -1,5 +1,5 @@
-// Who reaches whom, and how: nodes, local indices, rails, the transport of each pair and its reason.
-// Every PE computes the same answer from the same allgathered facts.
+// Who reaches whom, and how: nodes, local indices, rails, the transport of each pair and its
+// reason. Every PE computes the same answer from the same allgathered facts.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace railshmem {
 
 // What one PE knows about itself and its peers before any connection exists.
 struct PeFacts {
-  std::string host;          // for people; identity is `boot_id`
-  std::string boot_id;       // of the running kernel
-  uint32_t emulated_node = 0;  // RAILSHMEM_NODES
-  std::vector<uint32_t> rails;   // of its NICs, by NIC index
+  std::string host;               // for people; identity is `boot_id`
+  std::string boot_id;            // of the running kernel
+  uint32_t emulated_node = 0;     // RAILSHMEM_NODES
+  std::vector<uint32_t> rails;    // of its NICs, by NIC index
   std::vector<std::string> nics;  // their names
-  std::vector<bool> maps;        // [n_pes] whose heap it could really map
+  std::vector<bool> maps;         // [n_pes] whose heap it could really map
 };
 
 enum class Path : uint8_t { p2p, ibgda, proxy, none };
@@ -36,13 +36,15 @@ class Topology {
   int n_nodes() const { return static_cast<int>(members_.size()); }
   int node(int pe) const { return node_[index(pe)]; }
   int local_index(int pe) const { return local_index_[index(pe)]; }
-  const std::vector<int>& members(int node) const { return members_[static_cast<std::size_t>(node)]; }
+  const std::vector<int>& members(int node) const {
+    return members_[static_cast<std::size_t>(node)];
+  }
 
   Pair pair(int from, int to) const;
   bool all_p2p() const { return n_nodes() == 1; }
 
-  // The rail of lane `lane` between two PEs: the same from both sides, spread over the rails both can
-  // use. -1 where there is none.
+  // The rail of lane `lane` between two PEs: the same from both sides, spread over the rails both
+  // can use. -1 where there is none.
   int rail(int a, int b, uint32_t lane) const;
 
   // The rail through which every atomic on this PE's heap goes: its own NIC of that rail is the one

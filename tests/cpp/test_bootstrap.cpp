@@ -58,7 +58,8 @@ TEST_CASE("init: settings that differ between PEs are named on every PE") {
   CHECK(named == 2);
 }
 
-TEST_CASE("init: more nodes than PEs is refused with both numbers; no NIC is needed inside one node") {
+TEST_CASE(
+    "init: more nodes than PEs is refused with both numbers; no NIC is needed inside one node") {
   CHECK_THROWS_WITH_AS(run_pes(2, {{"RAILSHMEM_NODES", "3"}}, [](Runtime&) {}),
                        doctest::Contains("RAILSHMEM_NODES=3 with only 2 PEs"), Error);
   CHECK_NOTHROW(run_pes(2, {}, [](Runtime& runtime) {

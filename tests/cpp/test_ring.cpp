@@ -34,7 +34,8 @@ struct HandMadeRing {
     }
   }
   bool take(Command* command) {
-    if (!read_command(&slots[head & (slots.size() - 1)], lap_of(head, ring.shift), command)) return false;
+    if (!read_command(&slots[head & (slots.size() - 1)], lap_of(head, ring.shift), command))
+      return false;
     arch::store_release(&head, head + 1);
     return true;
   }
@@ -89,7 +90,9 @@ TEST_CASE("command: one with a quarter of the previous lap is not yet whole") {
   }
 }
 
-TEST_CASE("ring: four producers and a ring of 4 lose nothing, repeat nothing, and keep each one's order") {
+TEST_CASE(
+    "ring: four producers and a ring of 4 lose nothing, repeat nothing, and keep each one's "
+    "order") {
   HandMadeRing hand(2);
   constexpr uint64_t kEach = 5000;
   constexpr int kProducers = 4;
@@ -133,7 +136,8 @@ TEST_CASE("ring: lap numbers and indices survive the wrap of 32 bits") {
   }
 }
 
-TEST_CASE("ring: a producer that finds no room gives up at its deadline and nothing after it hangs") {
+TEST_CASE(
+    "ring: a producer that finds no room gives up at its deadline and nothing after it hangs") {
   HandMadeRing hand(2);
   hand.ctx.timeout_ns = 20'000'000;
   for (int i = 0; i < 4; ++i) CHECK(post(&hand.ctx, Command()));

@@ -17,7 +17,9 @@ std::string refusal(const testing::Environment& environment) {
   return "accepted";
 }
 
-bool names(const std::string& what, const char* part) { return what.find(part) != std::string::npos; }
+bool names(const std::string& what, const char* part) {
+  return what.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -27,7 +29,8 @@ TEST_CASE("settings: sizes take the usual suffixes") {
   CHECK(parse_bytes("1.5G") == 1610612736);
   CHECK(parse_bytes("2GiB") == 2147483648u);
   CHECK(parse_bytes("1mb") == 1048576);
-  for (const char* bad : {"", "G", "12X", "-1", "1e30", "nan"}) CHECK_THROWS_AS(parse_bytes(bad), Error);
+  for (const char* bad : {"", "G", "12X", "-1", "1e30", "nan"})
+    CHECK_THROWS_AS(parse_bytes(bad), Error);
 }
 
 TEST_CASE("settings: a bad value names the variable, the value and what is allowed") {
@@ -42,15 +45,17 @@ TEST_CASE("settings: a bad value names the variable, the value and what is allow
 }
 
 TEST_CASE("settings: emulation switches, and the standard's name of the heap size") {
-  const Settings settings = settings_from({{"RAILSHMEM_EMULATED", "atomics=off,ordered=off,isolated=off"},
-                                           {"RAILSHMEM_HEAP_SIZE", "2M"},
-                                           {"SHMEM_SYMMETRIC_SIZE", "3M"}});
+  const Settings settings =
+      settings_from({{"RAILSHMEM_EMULATED", "atomics=off,ordered=off,isolated=off"},
+                     {"RAILSHMEM_HEAP_SIZE", "2M"},
+                     {"SHMEM_SYMMETRIC_SIZE", "3M"}});
   CHECK_FALSE(settings.emulated.atomics);
   CHECK_FALSE(settings.emulated.ordered);
   CHECK_FALSE(settings.emulated.isolated);
   CHECK(settings.heap_bytes == 2 << 20);
-  const Settings standard = read_settings(
-      [](const char* name) { return std::string(name) == "SHMEM_SYMMETRIC_SIZE" ? "3M" : nullptr; });
+  const Settings standard = read_settings([](const char* name) {
+    return std::string(name) == "SHMEM_SYMMETRIC_SIZE" ? "3M" : nullptr;
+  });
   CHECK(standard.heap_bytes == 3 << 20);
 }
 

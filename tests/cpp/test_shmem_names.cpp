@@ -1,5 +1,5 @@
-// The C++ operations by their names in the specification. One process has one default runtime, so this
-// job has one PE, which is its own peer; the operations between PEs are tested on runtimes.
+// The C++ operations by their names in the specification. One process has one default runtime, so
+// this job has one PE, which is its own peer; the operations between PEs are tested on runtimes.
 #include <doctest/doctest.h>
 
 #include "shmem/include/railshmem/shmem.hpp"
@@ -9,7 +9,9 @@ using namespace railshmem;
 
 TEST_CASE("the shmem_ functions work on the default runtime and refuse to work without one") {
   CHECK_THROWS_WITH_AS(shmem_my_pe(), doctest::Contains("shmem_init has not been called"), Error);
-  const auto alone = [] { return std::make_shared<ThreadBootstrap>(std::make_shared<ThreadJob>(1, 10), 0); };
+  const auto alone = [] {
+    return std::make_shared<ThreadBootstrap>(std::make_shared<ThreadJob>(1, 10), 0);
+  };
   shmem_init(alone(), testing::settings_from({}));
   CHECK_THROWS_WITH_AS(shmem_init(alone()), doctest::Contains("already initialised"), Error);
   CHECK(shmem_my_pe() == 0);

@@ -67,7 +67,9 @@ TEST_CASE("topology: both sides agree on the rail, for every lane, whatever the 
   }
 }
 
-TEST_CASE("topology: traffic does not pile up on one NIC (the larger index as the rail sent all of PE 7's to rail 7)") {
+TEST_CASE(
+    "topology: traffic does not pile up on one NIC (the larger index as the rail sent all of PE "
+    "7's to rail 7)") {
   std::vector<uint32_t> nodes;
   for (uint32_t pe = 0; pe < 16; ++pe) nodes.push_back(pe / 8);
   const Topology topology = make(nodes, 8);

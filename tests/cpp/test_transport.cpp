@@ -24,7 +24,8 @@ T* symmetric(Runtime& runtime, std::size_t count) {
 }
 
 unsigned char pattern(int from, int to, std::size_t i) {
-  return static_cast<unsigned char>(static_cast<std::size_t>(from * 31 + to * 7 + 1) + i * 13 + (i >> 8));
+  return static_cast<unsigned char>(static_cast<std::size_t>(from * 31 + to * 7 + 1) + i * 13 +
+                                    (i >> 8));
 }
 
 // Every PE puts a block of `bytes` to every PE and gets it back.
@@ -61,7 +62,8 @@ TEST_CASE("put and get move every byte, in every size and shape of job") {
     auto environment = environment_of(shape);
     environment["RAILSHMEM_CHUNK"] = "4096";  // so that larger blocks travel in pieces
     CHECK_NOTHROW(run_pes(4, environment, [](Runtime& runtime) {
-      for (const std::size_t bytes : {1, 2, 3, 4, 7, 8, 9, 64, 1000, 4096, 4097, 70000}) exchange(runtime, bytes);
+      for (const std::size_t bytes : {1, 2, 3, 4, 7, 8, 9, 64, 1000, 4096, 4097, 70000})
+        exchange(runtime, bytes);
     }));
   }
 }
@@ -83,10 +85,12 @@ TEST_CASE("a signal is never seen before its data") {
         std::vector<uint64_t> block(kWords);
         for (uint64_t round = 1; round <= kRounds; ++round) {
           std::fill(block.begin(), block.end(), round);
-          runtime.put_signal(data, block.data(), kWords * 8, arrived, op == AtomicOp::set ? round : 1, op, to);
+          runtime.put_signal(data, block.data(), kWords * 8, arrived,
+                             op == AtomicOp::set ? round : 1, op, to);
           runtime.signal_wait_until(arrived, Compare::greater_equal, round);
           for (std::size_t i = 0; i < kWords; ++i)
-            if (data[i] != round) fail(ErrorKind::argument, "word ", i, " of round ", round, " is ", data[i]);
+            if (data[i] != round)
+              fail(ErrorKind::argument, "word ", i, " of round ", round, " is ", data[i]);
           // The sender may overwrite only what was read.
           runtime.put_signal(data, nullptr, 0, taken, round, AtomicOp::set, from);
           runtime.signal_wait_until(taken, Compare::greater_equal, round);
@@ -114,14 +118,14 @@ TEST_CASE("a kernel's puts arrive, whether the grid has one block or a thread pe
             uint64_t* from = source + row * kRowWords;
             for (std::size_t i = 0; i < kRowWords; ++i) from[i] = me << 32 | row;
             for (int pe = 0; pe < ctx->n_pes; ++pe)
-              device::put_signal<arch::Scope::warp>(ctx, inbox + (me * kRows + row) * kRowWords, from,
-                                                    kRowWords * 8,
-                                                    device::set_signal(arrived + me * kRows + row, row + 1), pe);
+              device::put_signal<arch::Scope::warp>(
+                  ctx, inbox + (me * kRows + row) * kRowWords, from, kRowWords * 8,
+                  device::set_signal(arrived + me * kRows + row, row + 1), pe);
           }
           arch::sync_grid();
           for (uint64_t row = arch::block(); row < 4 * kRows; row += arch::blocks()) {
-            if (!device::wait_for_sequence(ctx, arrived + row, row % kRows + 1, device::Waiting::signal,
-                                           static_cast<int>(row / kRows)))
+            if (!device::wait_for_sequence(ctx, arrived + row, row % kRows + 1,
+                                           device::Waiting::signal, static_cast<int>(row / kRows)))
               return;
             for (std::size_t i = 0; i < kRowWords; ++i)
               wrong += inbox[row * kRowWords + i] != (row / kRows << 32 | row % kRows);
@@ -147,11 +151,13 @@ TEST_CASE("atomics of all PEs on one word add up and return each value once, on 
         runtime.atomic_update(AtomicOp::add, narrow + 1, 4, 3, 1);
       }
       runtime.barrier_all();
-      if (runtime.my_pe() == 1 && (*counter != 4 * kEach || narrow[1] != 12 * kEach || narrow[0] != 0))
+      if (runtime.my_pe() == 1 &&
+          (*counter != 4 * kEach || narrow[1] != 12 * kEach || narrow[0] != 0))
         fail(ErrorKind::argument, "counters ", *counter, ", ", narrow[1], ", ", narrow[0]);
       if (runtime.my_pe() == 2)
         for (uint64_t i = 0; i < 4 * kEach; ++i)
-          if (seen[i] != 1) fail(ErrorKind::argument, "value ", i, " was returned ", seen[i], " times");
+          if (seen[i] != 1)
+            fail(ErrorKind::argument, "value ", i, " was returned ", seen[i], " times");
     }));
   }
 }
@@ -159,34 +165,37 @@ TEST_CASE("atomics of all PEs on one word add up and return each value once, on 
 TEST_CASE("each atomic does its own operation and returns the old value") {
   for (const Shape& shape : all_shapes()) {
     CAPTURE(shape.name);
-    CHECK_NOTHROW(run_pes(2, {{"RAILSHMEM_NODES", shape.nodes[0] == '4' ? "2" : shape.nodes},
-                              {"RAILSHMEM_EMULATED", shape.emulated}},
-                          [](Runtime& runtime) {
-      auto* word = symmetric<uint64_t>(runtime, 2);
-      if (runtime.my_pe() == 0)
-        for (const unsigned width : {8u, 4u}) {
-          const auto expect = [&](AtomicOp op, uint64_t operand, uint64_t compare, uint64_t old_value) {
-            const uint64_t got = runtime.atomic_fetch(op, word, width, operand, compare, 1);
-            if (got != old_value)
-              fail(ErrorKind::argument, "operation ", static_cast<int>(op), " of width ", width,
-                   " returned ", got, " instead of ", old_value);
-          };
-          runtime.atomic_update(AtomicOp::set, word, width, 12, 1);
-          runtime.quiet();
-          expect(AtomicOp::fetch, 0, 0, 12);
-          expect(AtomicOp::add, 30, 0, 12);
-          expect(AtomicOp::compare_swap, 7, 41, 42);   // does not match: stays
-          expect(AtomicOp::compare_swap, 100, 42, 42);
-          expect(AtomicOp::swap, 0xff0f, 0, 100);
-          expect(AtomicOp::bit_and, 0x0fff, 0, 0xff0f);
-          expect(AtomicOp::bit_or, 0xf000, 0, 0x0f0f);
-          expect(AtomicOp::bit_xor, 0xffff, 0, 0xff0f);
-          expect(AtomicOp::fetch, 0, 0, 0x00f0);
-        }
-      runtime.barrier_all();
-      if (runtime.my_pe() == 1 && (word[0] != 0x00f0 || word[1] != 0))
-        fail(ErrorKind::argument, "words ", word[0], ", ", word[1]);
-    }));
+    CHECK_NOTHROW(run_pes(
+        2,
+        {{"RAILSHMEM_NODES", shape.nodes[0] == '4' ? "2" : shape.nodes},
+         {"RAILSHMEM_EMULATED", shape.emulated}},
+        [](Runtime& runtime) {
+          auto* word = symmetric<uint64_t>(runtime, 2);
+          if (runtime.my_pe() == 0)
+            for (const unsigned width : {8u, 4u}) {
+              const auto expect = [&](AtomicOp op, uint64_t operand, uint64_t compare,
+                                      uint64_t old_value) {
+                const uint64_t got = runtime.atomic_fetch(op, word, width, operand, compare, 1);
+                if (got != old_value)
+                  fail(ErrorKind::argument, "operation ", static_cast<int>(op), " of width ", width,
+                       " returned ", got, " instead of ", old_value);
+              };
+              runtime.atomic_update(AtomicOp::set, word, width, 12, 1);
+              runtime.quiet();
+              expect(AtomicOp::fetch, 0, 0, 12);
+              expect(AtomicOp::add, 30, 0, 12);
+              expect(AtomicOp::compare_swap, 7, 41, 42);  // does not match: stays
+              expect(AtomicOp::compare_swap, 100, 42, 42);
+              expect(AtomicOp::swap, 0xff0f, 0, 100);
+              expect(AtomicOp::bit_and, 0x0fff, 0, 0xff0f);
+              expect(AtomicOp::bit_or, 0xf000, 0, 0x0f0f);
+              expect(AtomicOp::bit_xor, 0xffff, 0, 0xff0f);
+              expect(AtomicOp::fetch, 0, 0, 0x00f0);
+            }
+          runtime.barrier_all();
+          if (runtime.my_pe() == 1 && (word[0] != 0x00f0 || word[1] != 0))
+            fail(ErrorKind::argument, "words ", word[0], ", ", word[1]);
+        }));
   }
 }
 
@@ -204,20 +213,26 @@ TEST_CASE("fence keeps the order of puts and atomics to one PE") {
         std::fill(block.begin(), block.end(), round);
         runtime.put(data, block.data(), 64 * 8, to);
         runtime.fence();
-        if (round % 2 == 0) runtime.put(flag, &round, 8, to);
-        else runtime.atomic_update(AtomicOp::set, flag, 8, round, to);
+        if (round % 2 == 0)
+          runtime.put(flag, &round, 8, to);
+        else
+          runtime.atomic_update(AtomicOp::set, flag, 8, round, to);
         runtime.wait_until(flag, 8, false, Compare::greater_equal, static_cast<int64_t>(round));
         for (const uint64_t word : Span<uint64_t>(data, 64))
-          if (word != round) fail(ErrorKind::argument, "round ", round, " saw ", word, " after its flag");
+          if (word != round)
+            fail(ErrorKind::argument, "round ", round, " saw ", word, " after its flag");
         runtime.put_signal(flag + 1, nullptr, 0, done, round, AtomicOp::set, from);
         runtime.signal_wait_until(done, Compare::greater_equal, round);
-        runtime.quiet();  // a flag SET by an atomic and one by a put are two writers: never in flight at once
+        runtime.quiet();  // a flag SET by an atomic and one by a put are two writers: never in
+                          // flight at once
       }
     }));
   }
 }
 
-TEST_CASE("a ring of 4 commands and queues of 8 entries carry any load: full means wait, never overwrite") {
+TEST_CASE(
+    "a ring of 4 commands and queues of 8 entries carry any load: full means wait, never "
+    "overwrite") {
   for (const char* emulated : {"", "ordered=off", "atomics=off"}) {
     CAPTURE(emulated);
     CHECK_NOTHROW(run_pes(2,
@@ -227,28 +242,35 @@ TEST_CASE("a ring of 4 commands and queues of 8 entries carry any load: full mea
                            {"RAILSHMEM_INFLIGHT_BYTES", "64"},
                            {"RAILSHMEM_EMULATED", emulated}},
                           [](Runtime& runtime) {
-      constexpr uint64_t kEach = 2000;
-      constexpr uint32_t kBlocks = 4;
-      auto* words = symmetric<uint64_t>(runtime, kEach * kBlocks);
-      auto* count = symmetric<uint64_t>(runtime, 1);
-      const device::DeviceContext* ctx = &runtime.context();
-      const int to = 1 - runtime.my_pe();
-      runtime.launch(kBlocks, [&] {
-        for (uint64_t i = 0; i < kEach; ++i) {
-          const uint64_t index = i * kBlocks + arch::block();
-          if (!device::put_immediate(ctx, words + index, index + 1, to)) return;
-          if (i % 16 == 0 && !device::atomic_update<uint64_t>(ctx, AtomicOp::add, count, 1, to)) return;
-        }
-      });
-      runtime.barrier_all();
-      for (uint64_t i = 0; i < kEach * kBlocks; ++i)
-        if (words[i] != i + 1) fail(ErrorKind::argument, "word ", i, " is ", words[i]);
-      if (*count != kBlocks * kEach / 16) fail(ErrorKind::argument, "count is ", *count);
-    }));
+                            constexpr uint64_t kEach = 2000;
+                            constexpr uint32_t kBlocks = 4;
+                            auto* words = symmetric<uint64_t>(runtime, kEach * kBlocks);
+                            auto* count = symmetric<uint64_t>(runtime, 1);
+                            const device::DeviceContext* ctx = &runtime.context();
+                            const int to = 1 - runtime.my_pe();
+                            runtime.launch(kBlocks, [&] {
+                              for (uint64_t i = 0; i < kEach; ++i) {
+                                const uint64_t index = i * kBlocks + arch::block();
+                                if (!device::put_immediate(ctx, words + index, index + 1, to))
+                                  return;
+                                if (i % 16 == 0 && !device::atomic_update<uint64_t>(
+                                                       ctx, AtomicOp::add, count, 1, to))
+                                  return;
+                              }
+                            });
+                            runtime.barrier_all();
+                            for (uint64_t i = 0; i < kEach * kBlocks; ++i)
+                              if (words[i] != i + 1)
+                                fail(ErrorKind::argument, "word ", i, " is ", words[i]);
+                            if (*count != kBlocks * kEach / 16)
+                              fail(ErrorKind::argument, "count is ", *count);
+                          }));
   }
 }
 
-TEST_CASE("wrong PE, foreign memory and sizes past the end are refused with their values, before data moves") {
+TEST_CASE(
+    "wrong PE, foreign memory and sizes past the end are refused with their values, before data "
+    "moves") {
   run_pes(2, {{"RAILSHMEM_NODES", "2"}}, [](Runtime& runtime) {
     auto* word = symmetric<uint64_t>(runtime, 8);
     uint64_t local = 0;
@@ -265,8 +287,10 @@ TEST_CASE("wrong PE, foreign memory and sizes past the end are refused with thei
     refused("PE 2 does not exist", [&] { runtime.put(word, &local, 8, 2); });
     refused("PE -1 does not exist", [&] { runtime.get(&local, word, 8, -1); });
     refused("is not inside the symmetric heap", [&] { runtime.put(&local, word, 8, 1); });
-    refused("is not inside the symmetric heap", [&] { runtime.put(word, &local, std::size_t{1} << 40, 1); });
-    refused("is not inside the symmetric heap", [&] { runtime.put(runtime.context().heap, &local, 8, 1); });
+    refused("is not inside the symmetric heap",
+            [&] { runtime.put(word, &local, std::size_t{1} << 40, 1); });
+    refused("is not inside the symmetric heap",
+            [&] { runtime.put(runtime.context().heap, &local, 8, 1); });
     refused("is not aligned", [&] {
       runtime.atomic_update(AtomicOp::add, reinterpret_cast<char*>(word) + 4, 8, 1, 1);
     });
@@ -286,7 +310,8 @@ TEST_CASE("wrong PE, foreign memory and sizes past the end are refused with thei
 }
 
 TEST_CASE("an error completion reaches the caller with peer, rail, operation and offset") {
-  // A kernel is not checked like the host API: what it posts beyond the heap, the peer's NIC refuses.
+  // A kernel is not checked like the host API: what it posts beyond the heap, the peer's NIC
+  // refuses.
   for (const char* emulated : {"", "ordered=off"}) {
     CAPTURE(emulated);
     std::string what;  // PE 0's error; PE 1 may see its side of the broken connection first
@@ -323,8 +348,8 @@ TEST_CASE("a wait that nothing satisfies ends at its deadline and says what it w
     });
   } catch (const Error& error) {
     const std::string what = error.what();
-    raised = what.find("expected 77, seen 5") != std::string::npos || error.kind() == ErrorKind::aborted ||
-             error.kind() == ErrorKind::timeout;
+    raised = what.find("expected 77, seen 5") != std::string::npos ||
+             error.kind() == ErrorKind::aborted || error.kind() == ErrorKind::timeout;
     CHECK_MESSAGE(raised, what);
   }
   CHECK(raised);
@@ -338,7 +363,8 @@ TEST_CASE("a thousand barriers hold nobody back and let nobody through early") {
       for (uint64_t round = 1; round <= 100; ++round) {
         ++entered;
         runtime.sync_all();
-        if (entered < round * 4) fail(ErrorKind::argument, "left round ", round, " after ", entered.load());
+        if (entered < round * 4)
+          fail(ErrorKind::argument, "left round ", round, " after ", entered.load());
         runtime.sync_all();
       }
     }));

@@ -27,8 +27,9 @@ inline Settings settings_from(const Environment& environment) {
   });
 }
 
-// Calls body(runtime) on every PE and rethrows the first exception that a PE let out. Then the others'
-// waits are ended too, and no runtime goes before all threads have ended: peers may still be moving data.
+// Calls body(runtime) on every PE and rethrows the first exception that a PE let out. Then the
+// others' waits are ended too, and no runtime goes before all threads have ended: peers may still
+// be moving data.
 template <class Body>
 void run_pes(int n_pes, const Environment& environment, const Body& body) {
   const Settings settings = settings_from(environment);

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from jobs import job, settings_of
 from mpi4py import MPI
 
 import railshmem
+from jobs import job, settings_of
 from railshmem import SHMEM_CMP_EQ, SHMEM_SIGNAL_SET, symmetric_array
 
 pytestmark = pytest.mark.mpi(min_size=2)

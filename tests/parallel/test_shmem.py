@@ -5,10 +5,10 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from jobs import SHAPES, job, settings_of
 from mpi4py import MPI
 
 import railshmem
+from jobs import SHAPES, job, settings_of
 from railshmem import (
     SHMEM_CMP_EQ,
     SHMEM_CMP_GE,

@@ -131,8 +131,8 @@ while True:
 def kill_pe_2(script: str, message: str, busy: bool = False, **settings: str) -> None:
     """Kills PE 2 of a job of 4: it must end, leave nothing behind, and say why.
 
-    Told not to, mpich's launcher still kills the survivors now and then, about a millisecond after the
-    death. Such a run ends as it must but shows nothing of the library's own words: another one does.
+    Told not to, mpich's launcher still kills the survivors now and then, about a millisecond after
+    the death. Such a run ends as it must, but shows nothing of the library: another one does.
     """
     for _ in range(8):
         job = start(ALONE, 4, script, **settings)
@@ -157,7 +157,7 @@ def test_a_killed_pe_ends_the_others_with_a_clear_message(wait: str, nodes: str)
 
 @pytest.mark.parametrize("nodes", ["0", "2"])
 def test_a_pe_killed_while_the_others_are_in_mpi_ends_them(nodes: str) -> None:
-    """The survivors sit in a call of MPI, which does not know of the deaths that this library sees."""
+    """The survivors sit in a call of MPI, which does not know of the death this library sees."""
     body = f"{ABSENT}\nfrom mpi4py import MPI; MPI.COMM_WORLD.Barrier()"
     kill_pe_2(
         READY + body,

@@ -1,6 +1,6 @@
-// The OpenSHMEM operations in C++, by their names in the specification (1.5), on the default runtime.
-// Sizes of typed operations are in elements, of memory operations in bytes. Every function throws
-// railshmem::Error: of kind argument before anything moves, else with what ended a wait.
+// The OpenSHMEM operations in C++, by their names in the specification (1.5), on the default
+// runtime. Sizes of typed operations are in elements, of memory operations in bytes. Every function
+// throws railshmem::Error: of kind argument before anything moves, else with what ended a wait.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,8 @@ constexpr Compare SHMEM_CMP_LE = Compare::less_equal;
 constexpr AtomicOp SHMEM_SIGNAL_SET = AtomicOp::set;
 constexpr AtomicOp SHMEM_SIGNAL_ADD = AtomicOp::add;
 
-// ---- setup (9.1) ---------------------------------------------------------------------------------
+// ---- setup (9.1)
+// ---------------------------------------------------------------------------------
 
 // Collective: joins the job of `bootstrap`; a second call before shmem_finalize is refused.
 inline void shmem_init(std::shared_ptr<Bootstrap> bootstrap,
@@ -39,19 +40,31 @@ inline void shmem_init(std::shared_ptr<Bootstrap> bootstrap,
 inline void shmem_finalize() {
   if (const auto current = find_default_runtime()) current->finalize();
 }
-inline int shmem_my_pe() { return default_runtime().my_pe(); }
-inline int shmem_n_pes() { return default_runtime().n_pes(); }
+inline int shmem_my_pe() {
+  return default_runtime().my_pe();
+}
+inline int shmem_n_pes() {
+  return default_runtime().n_pes();
+}
 
-// ---- memory (9.3) --------------------------------------------------------------------------------
+// ---- memory (9.3)
+// --------------------------------------------------------------------------------
 
 // Collective, same size everywhere. Null for 0 bytes.
-inline void* shmem_malloc(std::size_t bytes) { return default_runtime().malloc(bytes); }
+inline void* shmem_malloc(std::size_t bytes) {
+  return default_runtime().malloc(bytes);
+}
 // Collective; null is allowed.
-inline void shmem_free(void* symmetric) { default_runtime().free(symmetric); }
+inline void shmem_free(void* symmetric) {
+  default_runtime().free(symmetric);
+}
 // The peer's copy of a symmetric object where it is mapped here, else null.
-inline void* shmem_ptr(const void* symmetric, int pe) { return default_runtime().ptr(symmetric, pe); }
+inline void* shmem_ptr(const void* symmetric, int pe) {
+  return default_runtime().ptr(symmetric, pe);
+}
 
-// ---- remote memory access (9.5), signals (9.8) ---------------------------------------------------
+// ---- remote memory access (9.5), signals (9.8)
+// ---------------------------------------------------
 
 template <class T>
 void shmem_put(T* dest, const T* source, std::size_t nelems, int pe) {
@@ -68,12 +81,13 @@ inline void shmem_getmem(void* dest, const void* source, std::size_t bytes, int 
   default_runtime().get(dest, source, bytes, pe);
 }
 template <class T>
-void shmem_put_signal(T* dest, const T* source, std::size_t nelems, uint64_t* sig_addr, uint64_t signal,
-                      AtomicOp sig_op, int pe) {
+void shmem_put_signal(T* dest, const T* source, std::size_t nelems, uint64_t* sig_addr,
+                      uint64_t signal, AtomicOp sig_op, int pe) {
   default_runtime().put_signal(dest, source, nelems * sizeof(T), sig_addr, signal, sig_op, pe);
 }
 
-// ---- atomics (9.7) on integers of 4 or 8 bytes; fetch, set and swap also on float and double -------
+// ---- atomics (9.7) on integers of 4 or 8 bytes; fetch, set and swap also on float and double
+// -------
 
 namespace detail {
 
@@ -166,10 +180,15 @@ void shmem_atomic_xor(T* dest, T value, int pe) {
   detail::update(AtomicOp::bit_xor, dest, value, pe);
 }
 
-// ---- order (9.11), waiting (9.10), barrier (9.9) -------------------------------------------------
+// ---- order (9.11), waiting (9.10), barrier (9.9)
+// -------------------------------------------------
 
-inline void shmem_fence() { default_runtime().fence(); }
-inline void shmem_quiet() { default_runtime().quiet(); }
+inline void shmem_fence() {
+  default_runtime().fence();
+}
+inline void shmem_quiet() {
+  default_runtime().quiet();
+}
 
 // Returns the value that satisfied the comparison.
 template <class T>
@@ -182,7 +201,11 @@ inline uint64_t shmem_signal_wait_until(const uint64_t* sig_addr, Compare cmp, u
   return default_runtime().signal_wait_until(sig_addr, cmp, cmp_value);
 }
 // Collective.
-inline void shmem_barrier_all() { default_runtime().barrier_all(); }
-inline void shmem_sync_all() { default_runtime().sync_all(); }
+inline void shmem_barrier_all() {
+  default_runtime().barrier_all();
+}
+inline void shmem_sync_all() {
+  default_runtime().sync_all();
+}
 
 }  // namespace railshmem

@@ -31,8 +31,13 @@ uint64_t apply(const Request& request, char* at) {
 
 Atomics::Atomics(Connections& connections, const KeyTable& keys, char* heap, uint64_t heap_bytes,
                  uint64_t scratch_offset, bool native, Client& client)
-    : connections_(connections), keys_(keys), heap_(heap), heap_bytes_(heap_bytes),
-      scratch_(reinterpret_cast<uint64_t*>(heap + scratch_offset)), native_(native), client_(client),
+    : connections_(connections),
+      keys_(keys),
+      heap_(heap),
+      heap_bytes_(heap_bytes),
+      scratch_(reinterpret_cast<uint64_t*>(heap + scratch_offset)),
+      native_(native),
+      client_(client),
       records_(kTasks) {
   for (uint32_t index = kTasks; index > 0; --index) free_.push_back(index - 1);
 }
@@ -67,7 +72,8 @@ void Atomics::post_step(uint32_t index, nic::Opcode op, uint64_t operand, uint64
   request.rkey = keys_.remote(task.pe, channel.rail());
   request.operand = operand;
   request.compare = compare;
-  channel.submit(request, {After::atomic_step, op, task.lane, index, task.sequence, 0, task.target});
+  channel.submit(request,
+                 {After::atomic_step, op, task.lane, index, task.sequence, 0, task.target});
 }
 
 void Atomics::step_completed(uint32_t index, Status status) {
@@ -101,7 +107,8 @@ void Atomics::send_request(uint32_t index) {
   request.local = reinterpret_cast<uint64_t>(&body);
   request.length = sizeof body;
   request.imm = index;
-  channel.submit(request, {After::request, request.op, task.lane, index, task.sequence, 0, task.target});
+  channel.submit(request,
+                 {After::request, request.op, task.lane, index, task.sequence, 0, task.target});
 }
 
 void Atomics::channel_failed(Channel& channel) {
@@ -114,7 +121,8 @@ void Atomics::channel_failed(Channel& channel) {
 
 void Atomics::message_received(Channel& channel, const nic::Completion& completion) {
   const char* buffer = connections_.received(channel, completion.index);
-  if (&channel != connections_.atomics_to(channel.peer())) return answer(channel, completion, buffer);
+  if (&channel != connections_.atomics_to(channel.peer()))
+    return answer(channel, completion, buffer);
   uint64_t value;
   std::memcpy(&value, buffer, sizeof value);
   connections_.give_back(channel, completion.index);

@@ -1,7 +1,7 @@
-// Atomics that cannot be done by load and store: executed in one place per target heap. Where every NIC
-// has native atomics that place is the target's NIC of its home rail (FETCH_AND_ADD, COMPARE_AND_SWAP
-// and loops of the latter); otherwise, and for 4-byte words, it is the target's progress thread, asked
-// by message and answering by message.
+// Atomics that cannot be done by load and store: executed in one place per target heap. Where every
+// NIC has native atomics that place is the target's NIC of its home rail (FETCH_AND_ADD,
+// COMPARE_AND_SWAP and loops of the latter); otherwise, and for 4-byte words, it is the target's
+// progress thread, asked by message and answering by message.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct AtomicTask {
   uint64_t target = 0;  // offset in the peer's heap
   uint64_t operand = 0;
   uint64_t compare = 0;
-  uint32_t slot = 0;    // result slot + 1; 0: nobody waits for the value
+  uint32_t slot = 0;  // result slot + 1; 0: nobody waits for the value
 };
 
 class Atomics {

@@ -39,7 +39,10 @@ struct Posted {
 class Channel {
  public:
   Channel(nic::Nic& nic, int peer, uint32_t depth, uint32_t receive_depth)
-      : nic_(nic), peer_(peer), endpoint_(nic.create_endpoint(depth, receive_depth)), posted_(depth),
+      : nic_(nic),
+        peer_(peer),
+        endpoint_(nic.create_endpoint(depth, receive_depth)),
+        posted_(depth),
         mask_(depth - 1) {}
 
   nic::Endpoint& endpoint() { return *endpoint_; }
@@ -55,7 +58,8 @@ class Channel {
   void submit(const nic::WorkRequest& request, const Posted& entry) {
     if (waiting_.empty() && post(request, entry)) return;
     Waiting kept{request, entry, {}};
-    if (request.inlined) std::memcpy(kept.payload.data(), reinterpret_cast<void*>(request.local), request.length);
+    if (request.inlined)
+      std::memcpy(kept.payload.data(), reinterpret_cast<void*>(request.local), request.length);
     waiting_.push_back(kept);
   }
 
@@ -64,7 +68,8 @@ class Channel {
     bool moved = false;
     while (!waiting_.empty()) {
       Waiting& next = waiting_.front();
-      if (next.request.inlined) next.request.local = reinterpret_cast<uint64_t>(next.payload.data());
+      if (next.request.inlined)
+        next.request.local = reinterpret_cast<uint64_t>(next.payload.data());
       if (!post(next.request, next.entry)) break;
       waiting_.pop_front();
       moved = true;

@@ -31,24 +31,28 @@ void Proxy::completed(Channel& channel, const nic::Completion& completion) {
   }
   const Posted entry = channel.entry(completion.index);
   if (completion.status != Status::ok) failed(channel, entry, completion.status);
-  if (entry.after == After::atomic_step) return atomics_.step_completed(entry.record, completion.status);
+  if (entry.after == After::atomic_step)
+    return atomics_.step_completed(entry.record, completion.status);
   if (entry.lane == kNoLane) return;
   LaneState& lane = *lanes_[entry.lane];
   lane.inflight_bytes -= entry.bytes;
   switch (entry.after) {
     case After::nothing:
-    case After::atomic_step: return;
+    case After::atomic_step:
+      return;
     case After::request:
       if (completion.status != Status::ok) atomics_.request_failed(entry.record, completion.status);
       return;
-    case After::finish: return lane.finish(entry.sequence);
+    case After::finish:
+      return lane.finish(entry.sequence);
     case After::slot_done:
       if (completion.status == Status::ok) finish_slot(entry.record, 0);
       return lane.finish(entry.sequence);
     case After::signal_ready: {
       if (completion.status != Status::ok) return drop_signal(lane, entry.sequence);
-      const auto waiting = std::find_if(lane.signals.begin(), lane.signals.end(),
-                                        [&](const auto& s) { return s.sequence == entry.sequence; });
+      const auto waiting =
+          std::find_if(lane.signals.begin(), lane.signals.end(),
+                       [&](const auto& s) { return s.sequence == entry.sequence; });
       if (waiting != lane.signals.end()) waiting->ready = true;
       return pump_signals(lane, entry.lane);
     }
@@ -62,10 +66,10 @@ void Proxy::completed(Channel& channel, const nic::Completion& completion) {
 
 // The first error is the cause; what is flushed behind it is a consequence, which stop_with drops.
 void Proxy::failed(Channel& channel, const Posted& entry, Status status) {
-  device::stop_with(parts_.context.stop, device::Stop::network,
-                    {device::Waiting::nothing, channel.peer(), channel.rail(),
-                     static_cast<uint32_t>(status), static_cast<uint32_t>(entry.op), entry.target, 0, 0,
-                     0, entry.bytes});
+  device::stop_with(
+      parts_.context.stop, device::Stop::network,
+      {device::Waiting::nothing, channel.peer(), channel.rail(), static_cast<uint32_t>(status),
+       static_cast<uint32_t>(entry.op), entry.target, 0, 0, 0, entry.bytes});
   if (entry.lane != kNoLane) lanes_[entry.lane]->dead = true;
   atomics_.channel_failed(channel);
 }
@@ -91,8 +95,8 @@ void Proxy::pump_signals(LaneState& lane, uint32_t lane_index) {
       post(*lane.data, request,
            {After::signal_done, request.op, lane_index, 0, signal.sequence, 0, signal.offset});
     } else {
-      const AtomicTask task{lane_index, lane.pe, signal.sequence, signal.op, 8, signal.offset,
-                            signal.value, 0, 0};
+      const AtomicTask task{
+          lane_index, lane.pe, signal.sequence, signal.op, 8, signal.offset, signal.value, 0, 0};
       if (!atomics_.start(task)) {
         stalled_.push_back(lane_index);
         return;
@@ -113,11 +117,14 @@ void Proxy::drop_signal(LaneState& lane, uint64_t sequence) {
 
 void Proxy::atomic_done(const AtomicTask& task, uint64_t old_value, Status status) {
   LaneState& lane = *lanes_[task.lane];
-  if (status == Status::ok) finish_slot(task.slot, old_value);
+  if (status == Status::ok)
+    finish_slot(task.slot, old_value);
   else if (status != Status::flushed) {
     Channel& channel = *parts_.connections.atomics_to(task.pe);
-    failed(channel, {After::nothing, nic::Opcode::fetch_add, task.lane, 0, task.sequence, task.width,
-                     task.target}, status);
+    failed(channel,
+           {After::nothing, nic::Opcode::fetch_add, task.lane, 0, task.sequence, task.width,
+            task.target},
+           status);
   }
   --lane.elsewhere;
   lane.finish(task.sequence);

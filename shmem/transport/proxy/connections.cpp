@@ -8,7 +8,8 @@ namespace {
 nic::Nic& nic_of_rail(nic::Provider& provider, int rail, int me, int peer) {
   for (const auto& nic : provider.nics())
     if (static_cast<int>(nic->rail()) == rail) return *nic;
-  fail(ErrorKind::init, "PE ", me, " has no NIC on rail ", rail, ", which it needs to reach PE ", peer);
+  fail(ErrorKind::init, "PE ", me, " has no NIC on rail ", rail, ", which it needs to reach PE ",
+       peer);
 }
 
 }  // namespace
@@ -33,7 +34,8 @@ Connections::Connections(int me, const Topology& topology, nic::Provider& provid
     if (pair.path == Path::none)
       fail(ErrorKind::init, "PE ", me, " cannot reach PE ", peer, ": ", pair.reason);
     for (uint32_t lane = 0; lane < lanes_; ++lane)
-      channels_.push_back(pair.path == Path::proxy ? make(peer, topology.rail(me, peer, lane)) : nullptr);
+      channels_.push_back(pair.path == Path::proxy ? make(peer, topology.rail(me, peer, lane))
+                                                   : nullptr);
     channels_.push_back(make(peer, topology.home_rail(peer)));
     channels_.push_back(make(peer, topology.home_rail(me)));
     atomics_to(peer)->credits = kReceives;
@@ -65,7 +67,8 @@ void Connections::connect(const std::vector<nic::EndpointAddress>& all,
       std::size_t theirs = slot;
       if (slot == lanes_) theirs = lanes_ + 1;
       if (slot == lanes_ + 1) theirs = lanes_;
-      const auto& nic = nics[static_cast<std::size_t>(peer)][static_cast<std::size_t>(channel->rail())];
+      const auto& nic =
+          nics[static_cast<std::size_t>(peer)][static_cast<std::size_t>(channel->rail())];
       channel->endpoint().connect(nic, peer_slot(peer, theirs));
       if (slot >= lanes_)
         for (uint64_t index = 0; index < kReceives; ++index) give_back(*channel, index);

@@ -1,7 +1,7 @@
 // All queue pairs of one PE. Towards each peer: a data channel per lane, on the rail both agree on
 // (remote peers only); one channel to the peer's home rail, through which this PE's atomics on the
-// peer's heap go; and one on our home rail that answers the peer's. Absent channels are explicit empty
-// slots, so indices never shift.
+// peer's heap go; and one on our home rail that answers the peer's. Absent channels are explicit
+// empty slots, so indices never shift.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ class Connections {
     return uint64_t{2} * static_cast<uint64_t>(n_pes) * kReceives * kReceiveBytes;
   }
 
-  // Throws Error(init) naming the PEs that no rail joins. `receive_offset`: of the area in the heap.
+  // Throws Error(init) naming the PEs that no rail joins. `receive_offset`: of the area in the
+  // heap.
   Connections(int me, const Topology& topology, nic::Provider& provider, uint32_t lanes,
               uint32_t depth, char* heap, uint64_t receive_offset);
 
@@ -58,9 +59,9 @@ class Connections {
   int n_pes_;
   uint32_t lanes_;
   char* receives_;
-  std::vector<std::unique_ptr<Channel>> channels_;       // [n_pes * (lanes + 2)]
-  std::vector<std::vector<Channel*>> by_endpoint_;       // [nic][endpoint id]
-  std::vector<uint32_t> lkeys_;                          // by rail
+  std::vector<std::unique_ptr<Channel>> channels_;  // [n_pes * (lanes + 2)]
+  std::vector<std::vector<Channel*>> by_endpoint_;  // [nic][endpoint id]
+  std::vector<uint32_t> lkeys_;                     // by rail
 };
 
 }  // namespace railshmem::proxy

@@ -18,12 +18,18 @@ bool Proxy::issue() {
     return true;
   }
   switch (current_.command.op) {
-    case CommandOp::nop: return true;
-    case CommandOp::put: return issue_put();
-    case CommandOp::put_immediate: return issue_immediate();
-    case CommandOp::get: return issue_get();
-    case CommandOp::atomic: return issue_atomic();
-    case CommandOp::fence: return issue_fence();
+    case CommandOp::nop:
+      return true;
+    case CommandOp::put:
+      return issue_put();
+    case CommandOp::put_immediate:
+      return issue_immediate();
+    case CommandOp::get:
+      return issue_get();
+    case CommandOp::atomic:
+      return issue_atomic();
+    case CommandOp::fence:
+      return issue_fence();
   }
   refuse(nic::Status::local_operation);
   return true;
@@ -46,13 +52,16 @@ bool Proxy::begin() {
   return true;
 }
 
-void Proxy::complete_now() { current_.lane->finish(current_.sequence); }
+void Proxy::complete_now() {
+  current_.lane->finish(current_.sequence);
+}
 
 // A command that no kernel of ours writes: the ring or a kernel is broken.
 void Proxy::refuse(nic::Status status) {
-  device::stop_with(parts_.context.stop, device::Stop::network,
-                    {device::Waiting::nothing, current_.command.pe, -1, static_cast<uint32_t>(status), 0,
-                     current_.command.target, 0, 0, 0, current_.command.bytes});
+  device::stop_with(
+      parts_.context.stop, device::Stop::network,
+      {device::Waiting::nothing, current_.command.pe, -1, static_cast<uint32_t>(status), 0,
+       current_.command.target, 0, 0, 0, current_.command.bytes});
   if (current_.lane != nullptr) complete_now();
 }
 
@@ -98,7 +107,8 @@ bool Proxy::transfer(nic::Opcode op, After last) {
     const bool is_last = current_.bytes_done == c.bytes;
     post(*lane.data, request,
          {is_last ? last : After::nothing, op, current_.lane_index,
-          op == nic::Opcode::read ? static_cast<uint32_t>(c.signal) : 0, current_.sequence, piece, target});
+          op == nic::Opcode::read ? static_cast<uint32_t>(c.signal) : 0, current_.sequence, piece,
+          target});
   }
   return true;
 }
@@ -130,7 +140,8 @@ bool Proxy::issue_immediate() {
     request.inlined = true;
     request.local = reinterpret_cast<uint64_t>(&c.source);
     request.length = static_cast<uint32_t>(c.bytes);
-    post(*lane.data, request, {last, request.op, current_.lane_index, 0, current_.sequence, c.bytes, c.target});
+    post(*lane.data, request,
+         {last, request.op, current_.lane_index, 0, current_.sequence, c.bytes, c.target});
     current_.data_done = true;
   } else if (c.bytes == 0 && !signals) {
     complete_now();
@@ -161,7 +172,8 @@ bool Proxy::issue_signal() {
          {After::finish, request.op, current_.lane_index, 0, current_.sequence, 0, c.signal});
     return true;
   }
-  AtomicTask task{current_.lane_index, c.pe, current_.sequence, AtomicOp::add, 8, c.signal, c.value, 0, 0};
+  AtomicTask task{
+      current_.lane_index, c.pe, current_.sequence, AtomicOp::add, 8, c.signal, c.value, 0, 0};
   if (!atomics_.start(task)) return false;
   ++lane.elsewhere;
   return true;
@@ -176,8 +188,14 @@ bool Proxy::issue_atomic() {
   LaneState& lane = *current_.lane;
   // An atomic travels on a queue pair of its own, or by message: a fence before it means waiting.
   if (lane.fenced && lane.window.outstanding() > 1) return false;
-  const AtomicTask task{current_.lane_index, c.pe, current_.sequence, c.atomic_op,
-                        static_cast<uint32_t>(c.bytes), c.target, c.source, c.value,
+  const AtomicTask task{current_.lane_index,
+                        c.pe,
+                        current_.sequence,
+                        c.atomic_op,
+                        static_cast<uint32_t>(c.bytes),
+                        c.target,
+                        c.source,
+                        c.value,
                         static_cast<uint32_t>(c.signal)};
   if (!atomics_.start(task)) return false;
   ++lane.elsewhere;

@@ -1,5 +1,5 @@
-// The proxy's side of one lane: which commands are in flight, which prefix of them is complete, and the
-// signals that wait for their data.
+// The proxy's side of one lane: which commands are in flight, which prefix of them is complete, and
+// the signals that wait for their data.
 #pragma once
 
 #include <atomic>
@@ -68,7 +68,7 @@ struct LaneState {
   uint64_t elsewhere = 0;
   // A fence was passed by WRITEs, which the queue pair orders; everything else still has to wait.
   bool fenced = false;
-  bool dead = false;  // an error completion: what follows is answered at once
+  bool dead = false;                   // an error completion: what follows is answered at once
   std::deque<DeferredSignal> signals;  // in command order
   bool signal_in_flight = false;       // one SET at a time, so that a word never goes backwards
   // Statistics, read by other threads.

@@ -35,14 +35,20 @@ Proxy::Proxy(const ProxyParts& parts)
   for (std::size_t index = 0; index < count; ++index) {
     const int pe = static_cast<int>(index / n_lanes);
     Channel* data = parts_.connections.data(pe, static_cast<uint32_t>(index % n_lanes));
-    // A peer without a data channel is P2P; its lanes carry atomics, which have a channel of their own.
+    // A peer without a data channel is P2P; its lanes carry atomics, which have a channel of their
+    // own.
     if (data == nullptr) data = parts_.connections.atomics_to(pe);
     shared_lanes_[index] = {0, 0, 0, data->rail(), 1};
-    lanes_.push_back(std::make_unique<LaneState>(pe, data, &shared_lanes_[index],
-                                                 parts_.settings.queue_depth));
+    lanes_.push_back(
+        std::make_unique<LaneState>(pe, data, &shared_lanes_[index], parts_.settings.queue_depth));
   }
-  ring_ = {slots_.data(), log2_of(parts_.settings.ring_commands), &words_.tail, &words_.head_seen,
-           &words_.head, &words_.dead, parts_.provider.sleep_word()};
+  ring_ = {slots_.data(),
+           log2_of(parts_.settings.ring_commands),
+           &words_.tail,
+           &words_.head_seen,
+           &words_.head,
+           &words_.dead,
+           parts_.provider.sleep_word()};
   ctx.rings = &ring_;
   ctx.lanes = shared_lanes_.get();
   ctx.n_lanes = n_lanes;

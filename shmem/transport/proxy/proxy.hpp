@@ -1,6 +1,6 @@
-// The progress thread of one PE: takes commands that kernels wrote into the ring, drives the NICs, and
-// publishes per lane how many commands are complete. In flight is bounded per lane in commands and in
-// bytes, so a ring of any size works under any load.
+// The progress thread of one PE: takes commands that kernels wrote into the ring, drives the NICs,
+// and publishes per lane how many commands are complete. In flight is bounded per lane in commands
+// and in bytes, so a ring of any size works under any load.
 #pragma once
 
 #include <atomic>
@@ -28,9 +28,9 @@ struct ProxyParts {
   const KeyTable& keys;
   device::DeviceContext& context;  // the proxy fills in rings, lanes and result slots
   uint64_t scratch_offset;
-  bool native_atomics;             // every NIC of the job has them
-  bool ordered;                    // every NIC of the job places WRITEs in order
-  uint32_t spins;                  // idle rounds before the thread yields its core
+  bool native_atomics;  // every NIC of the job has them
+  bool ordered;         // every NIC of the job places WRITEs in order
+  uint32_t spins;       // idle rounds before the thread yields its core
 };
 
 class Proxy final : private Atomics::Client {
