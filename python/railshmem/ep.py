@@ -3,8 +3,8 @@
 One layer, on every PE:
 
 - `got = exchange.dispatch(tokens, indices, weights)`
-- fill `got.handle.expert_buffer()`: row i is the sum over the experts of `got.indices[i]` that are not
-  -1 of `got.weights[i, k]` times what the expert makes of `got.tokens[i]`
+- fill `got.handle.expert_buffer()`: row i is the sum over the experts of `got.indices[i]` that are
+  not -1 of `got.weights[i, k]` times what the expert makes of `got.tokens[i]`
 - `out = exchange.combine(got.handle.expert_buffer(), got.handle)`
 """
 
@@ -123,8 +123,12 @@ class ExpertParallel:
         max_received, the PEs of its node raise here and all others in combine; then all may
         dispatch again. After a wait that failed this object can only be thrown away.
         """
-        *arrays, handle = self._core.dispatch(tokens, indices, weights, scales)
-        return Dispatched(*arrays, Handle(self._core, handle))
+        rows, row_weights, row_indices, row_scales, counts, handle = self._core.dispatch(
+            tokens, indices, weights, scales
+        )
+        return Dispatched(
+            rows, row_weights, row_indices, row_scales, counts, Handle(self._core, handle)
+        )
 
     def combine(
         self, expert_out: NDArray[Any], handle: Handle, *, out: NDArray[Any] | None = None

@@ -1,4 +1,4 @@
-"""Expert parallelism without any communication, in float64: what must arrive and what must come back.
+"""Expert parallelism without any communication, in float64: what must arrive and come back.
 
 Batches are drawn from (PE, round), so that every PE knows those of all others.
 """
@@ -107,7 +107,9 @@ def combined(shape: Shape, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     """(sum of w * y in float64, how far combine may be from it)."""
     values = values_of(batch.tokens, batch.scales)
     share = np.where(batch.indices >= 0, batch.weights * factor(batch.indices), 0)
-    eps = float(ml_dtypes.finfo(shape.combine_dtype).eps)
+    info = ml_dtypes.finfo(shape.combine_dtype)
+    size = np.abs(values) * np.abs(share).sum(axis=1)[:, None]
     exact = values * share.sum(axis=1)[:, None]
-    bound = (shape.topk + 2) * eps * np.abs(values) * np.abs(share).sum(axis=1)[:, None]
-    return exact, bound
+    # Below the smallest normal number a type has a fixed step instead of a relative precision.
+    step = float(info.smallest_subnormal)
+    return exact, (shape.topk + 2) * np.maximum(float(info.eps) * size, step)

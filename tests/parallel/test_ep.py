@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import ep_reference as reference
 import ml_dtypes
 import numpy as np
 import pytest
-from ep_reference import Batch, Shape
-from jobs import job
 from mpi4py import MPI
 
+import ep_reference as reference
 import railshmem
+from ep_reference import Batch, Shape
+from jobs import job
 from railshmem import ArgumentError, HeapExhausted, symmetric_array
 from railshmem.ep import Dispatched, ExpertParallel
 
@@ -347,6 +347,11 @@ def test_bad_combines(comm: MPI.Intracomm) -> None:
             got.handle.expert_buffer()
 
 
+def there_and_back(exchange: ExpertParallel, batch: Batch) -> np.ndarray:
+    got = exchange.dispatch(*batch.arrays)
+    return exchange.combine(got.tokens, got.handle)
+
+
 @pytest.mark.parametrize("nodes", NODES)
 def test_rows_beyond_max_received_are_an_error_everywhere(comm: MPI.Intracomm, nodes: str) -> None:
     with job(comm, settings_of(nodes, comm.size)) as rt:
@@ -356,11 +361,9 @@ def test_rows_beyond_max_received_are_an_error_everywhere(comm: MPI.Intracomm, n
             batch.indices[...] = 0
             message = rf"PE 0 would receive {24 * rt.n_pes} rows, more than max_received=24"
             with pytest.raises(ArgumentError, match=message):
-                got = layer.exchange.dispatch(*batch.arrays)
-                layer.exchange.combine(got.tokens, got.handle)
+                there_and_back(layer.exchange, batch)
             batch.indices[...] = rt.my_pe * layer.shape.experts_per_pe
-            got = layer.exchange.dispatch(*batch.arrays)
-            assert same_bits(layer.exchange.combine(got.tokens, got.handle), batch.tokens)
+            assert same_bits(there_and_back(layer.exchange, batch), batch.tokens)
 
 
 BAD_SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
