@@ -99,8 +99,7 @@ Received ExpertParallel::dispatch(const Batch& batch) {
   check_overlap("weights", batch.weights);
   if (batch.scales) check_overlap("scales", *batch.scales);
   routing_.load(who("dispatch"), config_, batch);
-  const DispatchCall call{++round_, combined_,
-                          runtime_->in_heap(batch.tokens.data, batch.tokens.bytes())};
+  const DispatchCall call{++round_, runtime_->in_heap(batch.tokens.data, batch.tokens.bytes())};
   const auto kernel =
       nodes_.view().n_nodes > 1 ? device::ep::dispatch<true> : device::ep::dispatch<false>;
   launch([&] { kernel(&runtime_->context(), routing_.view(), call); });

@@ -16,12 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
-
-# The machines that run this are slow and shared; PEs must draw the same examples.
-hypothesis.settings.register_profile("railshmem", deadline=None, derandomize=True)
-hypothesis.settings.load_profile("railshmem")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

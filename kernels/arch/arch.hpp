@@ -1,7 +1,7 @@
 // The one door to the machine a kernel runs on. Everything in kernels/ uses these names only:
 //   RSH_DEVICE                      a function of device code
 //   arch::Scope                     who takes part in a call: thread, warp or block
-//   arch::rank/size<Scope>, sync<Scope>, leader<Scope>
+//   arch::rank/size<Scope>, sync<Scope>, all<Scope>, leader<Scope>
 //   arch::block, blocks, sync_grid  the grid
 //   arch::load/store/fetch_... , fence_system   memory seen by other PEs, NICs and the CPU
 //   arch::copy<Scope>, clock_ns, Backoff, wake

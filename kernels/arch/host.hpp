@@ -42,6 +42,11 @@ RSH_DEVICE bool leader() {
 }
 template <Scope S>
 RSH_DEVICE void sync() {}
+// True for every thread of the scope when it is true for all of them; they meet here.
+template <Scope S>
+RSH_DEVICE bool all(bool mine) {
+  return mine;
+}
 
 RSH_DEVICE uint32_t block() {
   return this_block.block;

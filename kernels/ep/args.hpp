@@ -52,7 +52,6 @@ struct Refusal {
 struct alignas(64) FromPeer {
   uint64_t arrived;   // member: the rows it places, own and forwarded, are in my buffers
   uint64_t results;   // member: its expert results may be read
-  uint64_t readers;   // member: it has read my expert results
   uint64_t header;    // source: what I need to route its rows is in my staging
   uint64_t rows;      // source: progress() of its rows into my staging
   uint64_t freed;     // forwarder: it has forwarded my rows; `refusal` was put before

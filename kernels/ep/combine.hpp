@@ -170,19 +170,12 @@ RSH_DEVICE bool exchange_sums(const DeviceContext* ctx, const Exchange& x,
   return sum_own<kRemote, T>(ctx, x, call);
 }
 
-RSH_DEVICE void signal_members(const DeviceContext* ctx, const Node& node, uint64_t* word,
-                               uint64_t round) {
-  for (int32_t member = 0; member < node.n_members; ++member)
-    ring_signal<Transport::p2p>(ctx, set_signal(word, round), node.members[member]);
-}
-
 // Collective, after a dispatch that everybody took part in. When it returns true, call.out holds
 // the sums, unless x.refusal names a remote PE: then nothing was done, on any PE. T: type of the
 // results.
 template <bool kRemote, class T>
 RSH_DEVICE bool combine(const DeviceContext* ctx, const Exchange& x, const CombineCall& call) {
   const bool first_block = arch::block() == 0;
-  FromPeer* const mine = x.buffers.from + ctx->pe;
   bool ok = true;
   if constexpr (kRemote) {
     if (first_block) ok = wait_for_forwarders(ctx, x, call.round);
@@ -192,13 +185,11 @@ RSH_DEVICE bool combine(const DeviceContext* ctx, const Exchange& x, const Combi
   }
   if (call.results != nullptr && ok) copy_results(x, call);
   ok = next_phase(ctx, ok);
-  if (first_block && ok) signal_members(ctx, x.node, &mine->results, call.round);
+  if (first_block && ok) signal_members(ctx, x.node, &x.buffers.from[ctx->pe].results, call.round);
   ok = ok && exchange_sums<kRemote, T>(ctx, x, call);
   ok = next_phase(ctx, ok);
-  if (first_block && ok) {
-    signal_members(ctx, x.node, &mine->readers, call.round);
-    if constexpr (kRemote) ok = quiet_remote(ctx, x.node);
-  }
+  if constexpr (kRemote)
+    if (first_block && ok) ok = quiet_remote(ctx, x.node);
   return next_phase(ctx, ok);
 }
 

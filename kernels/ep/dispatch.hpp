@@ -6,30 +6,22 @@
 namespace railshmem::device::ep {
 
 struct DispatchCall {
-  uint64_t round;     // dispatches so far, this one included
-  uint64_t combined;  // the round of the last combine; 0: none
-  bool in_heap;       // the tokens lie in the symmetric heap
+  uint64_t round;  // dispatches so far, this one included
+  bool in_heap;    // the tokens lie in the symmetric heap
 };
 
 // Learns what every source sends, and gives each writer the place of its rows. From here peers may
-// overwrite what this PE received, so all who read its last expert results must be done.
-RSH_DEVICE bool consent(const DeviceContext* ctx, const Exchange& x, const DispatchCall& call) {
+// overwrite what this PE received.
+RSH_DEVICE bool consent(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
   const Node& node = x.node;
   uint64_t total = 0;
   for (int32_t source = 0; source < ctx->n_pes; ++source) {
     const Count& count = x.buffers.counts[source];
-    if (!wait_for_sequence(ctx, &count.sequence, call.round, Waiting::ep_counts,
-                           node.writers[source]))
+    if (!wait_for_sequence(ctx, &count.sequence, round, Waiting::ep_counts, node.writers[source]))
       return false;
     const uint64_t rows = arch::load_relaxed(&count.rows);
     x.received[source] = static_cast<int64_t>(rows);
     total += rows;
-  }
-  for (int32_t member = 0; member < node.n_members; ++member) {
-    const int32_t peer = node.members[member];
-    if (!wait_for_sequence(ctx, &x.buffers.from[peer].readers, call.combined, Waiting::ep_readers,
-                           peer))
-      return false;
   }
   uint64_t base = 0;
   for (int32_t source = 0; source < ctx->n_pes; ++source) {
@@ -37,8 +29,7 @@ RSH_DEVICE bool consent(const DeviceContext* ctx, const Exchange& x, const Dispa
     Grant* const grant = in_peer(ctx, mine, node.writers[source]);
     arch::store_relaxed(&grant->base, total <= x.shape.max_received ? base : kRefused);
     arch::store_relaxed(&grant->total, total);
-    arch::store_release(&grant->sequence,
-                        call.round);  // pairs with the acquire in collect_grants()
+    arch::store_release(&grant->sequence, round);  // pairs with the acquire in collect_grants()
     base += static_cast<uint64_t>(x.received[source]);
   }
   return true;
@@ -107,8 +98,7 @@ template <bool kRemote>
 RSH_DEVICE bool announce_placed(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
   const Node& node = x.node;
   FromPeer* const mine = x.buffers.from + ctx->pe;
-  for (int32_t member = 0; member < node.n_members; ++member)
-    ring_signal<Transport::p2p>(ctx, set_signal(&mine->arrived, round), node.members[member]);
+  signal_members(ctx, node, &mine->arrived, round);
   if constexpr (kRemote) {
     *x.buffers.refusal_out = *x.refusal;
     for (int32_t slot = 0; slot < node.n_sources; ++slot)
@@ -157,7 +147,7 @@ RSH_DEVICE bool dispatch(const DeviceContext* ctx, const Exchange& x, const Disp
   }
   ok = next_phase(ctx, ok);
   if constexpr (kRemote) ok = exchange_headers(ctx, x, call) && ok;
-  if (first_block) ok = ok && consent(ctx, x, call);
+  if (first_block) ok = ok && consent(ctx, x, call.round);
   ok = next_phase(ctx, ok);  // every stream is announced
   if (first_block) ok = ok && collect_grants(ctx, x, call.round);
   ok = next_phase(ctx, ok);

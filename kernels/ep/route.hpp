@@ -38,6 +38,13 @@ RSH_DEVICE void announce(const DeviceContext* ctx, const Exchange& x, uint64_t r
   }
 }
 
+// Tells every member the round, in the word that is this PE's in theirs.
+RSH_DEVICE void signal_members(const DeviceContext* ctx, const Node& node, uint64_t* word,
+                               uint64_t round) {
+  for (int32_t member = 0; member < node.n_members; ++member)
+    ring_signal<Transport::p2p>(ctx, set_signal(word, round), node.members[member]);
+}
+
 RSH_DEVICE int64_t node_ordinal(const Exchange& x, uint64_t row, int32_t node) {
   return x.node_ordinals[row * static_cast<uint64_t>(x.node.n_nodes) + static_cast<uint64_t>(node)];
 }

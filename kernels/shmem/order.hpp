@@ -1,4 +1,5 @@
-// fence, quiet and barrier.
+// fence, quiet and barrier: called by one thread, or with <Scope> by all threads of a warp or block
+// together, for what any of them did before.
 #pragma once
 
 #include "kernels/shmem/put.hpp"
@@ -72,6 +73,41 @@ RSH_DEVICE bool sync_all(const DeviceContext* ctx, uint64_t* agreed) {
 RSH_DEVICE bool barrier_all(const DeviceContext* ctx) {
   uint64_t agreed = kPlainBarrier;
   return quiet(ctx) && sync_all(ctx, &agreed);
+}
+
+// ---- the same for scopes
+// -------------------------------------------------------------------------
+
+namespace detail {
+
+// One thread acts for all, after all have come; all learn how it went.
+template <arch::Scope S, class Call>
+RSH_DEVICE bool by_leader(const Call& call) {
+  arch::sync<S>();
+  return arch::all<S>(!arch::leader<S>() || call());
+}
+
+}  // namespace detail
+
+template <arch::Scope S>
+RSH_DEVICE bool fence(const DeviceContext* ctx) {
+  return detail::by_leader<S>([&] { return fence(ctx); });
+}
+template <arch::Scope S>
+RSH_DEVICE bool quiet(const DeviceContext* ctx) {
+  return detail::by_leader<S>([&] { return quiet(ctx); });
+}
+template <arch::Scope S>
+RSH_DEVICE bool barrier_all(const DeviceContext* ctx) {
+  return detail::by_leader<S>([&] { return barrier_all(ctx); });
+}
+// Waits for a local symmetric word; `seen` by the leader is not passed on.
+template <arch::Scope S, class T>
+RSH_DEVICE bool wait_until(const DeviceContext* ctx, const T* word, Compare compare, T expected) {
+  return detail::by_leader<S>([&] {
+    T last;
+    return wait_until(ctx, word, compare, expected, &last);
+  });
 }
 
 }  // namespace railshmem::device

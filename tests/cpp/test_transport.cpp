@@ -3,7 +3,7 @@
 
 #include <atomic>
 #include <cstring>
-#include <numeric>
+#include <type_traits>
 
 #include "kernels/shmem/order.hpp"
 #include "tests/cpp/thread_pes.hpp"
@@ -196,6 +196,42 @@ TEST_CASE("each atomic does its own operation and returns the old value") {
           if (runtime.my_pe() == 1 && (word[0] != 0x00f0 || word[1] != 0))
             fail(ErrorKind::argument, "words ", word[0], ", ", word[1]);
         }));
+  }
+}
+
+TEST_CASE("a kernel orders, waits and meets the others, in every scope") {
+  const auto round_trip = [](Runtime& runtime, auto scope) {
+    constexpr arch::Scope kScope = decltype(scope)::value;
+    auto* data = symmetric<uint64_t>(runtime, 100);
+    auto* flag = symmetric<uint64_t>(runtime, 1);
+    auto* source = symmetric<uint64_t>(runtime, 100);
+    const device::DeviceContext* ctx = &runtime.context();
+    const int to = (ctx->pe + 1) % ctx->n_pes;
+    const int from = (ctx->pe + ctx->n_pes - 1) % ctx->n_pes;
+    uint64_t wrong = 0;
+    runtime.launch(1, [&] {
+      for (uint64_t round = 1; round <= 20; ++round) {
+        for (int i = 0; i < 100; ++i) source[i] = round * 1000 + static_cast<uint64_t>(ctx->pe);
+        const bool ok = device::put<kScope>(ctx, data, source, 800, to) &&
+                        device::fence<kScope>(ctx) && device::put_immediate(ctx, flag, round, to) &&
+                        device::wait_until<kScope>(ctx, flag, Compare::equal, round);
+        for (int i = 0; i < 100; ++i)
+          wrong += data[i] != round * 1000 + static_cast<uint64_t>(from);
+        if (!ok || !device::quiet<kScope>(ctx) || !device::barrier_all<kScope>(ctx)) return;
+      }
+      device::get<kScope>(ctx, source, data, 800, to);
+      for (int i = 0; i < 100; ++i) wrong += source[i] != 20000 + static_cast<uint64_t>(ctx->pe);
+      device::barrier_all<kScope>(ctx);
+    });
+    if (wrong != 0) fail(ErrorKind::argument, wrong, " wrong words");
+  };
+  for (const Shape& shape : all_shapes()) {
+    CAPTURE(shape.name);
+    CHECK_NOTHROW(run_pes(4, environment_of(shape), [&](Runtime& runtime) {
+      round_trip(runtime, std::integral_constant<arch::Scope, arch::Scope::thread>());
+      round_trip(runtime, std::integral_constant<arch::Scope, arch::Scope::warp>());
+      round_trip(runtime, std::integral_constant<arch::Scope, arch::Scope::block>());
+    }));
   }
 }
 
