@@ -36,8 +36,9 @@ def shmem_init(
     """Collective: joins the job of `comm` (default: MPI.COMM_WORLD) and returns this PE's runtime.
 
     `settings` maps names such as RAILSHMEM_NODES to values and goes before the environment. From
-    here on an exception that nobody catches ends the whole job. Raises InitError on every PE when
-    one of them cannot take part. OpenSHMEM 1.5, section 9.1.1.
+    here on an exception that nobody catches ends the whole job, and so does the end of another PE's
+    process; SIGUSR1, by which MPICH tells of the latter, is ignored where nobody handles it. Raises
+    InitError on every PE when one of them cannot take part. OpenSHMEM 1.5, section 9.1.1.
     """
     global _comm, _loss_watch
     current = _core.get_default()
@@ -56,9 +57,7 @@ def shmem_init(
     if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL and _in_main_thread():
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     chosen = dict(settings or {})
-    name = "RAILSHMEM_TIMEOUT_S"
-    timeout_s = float(chosen.get(name) or os.environ.get(name) or 60)
-    made = Runtime(MpiBootstrap(_comm, timeout_s), chosen)
+    made = Runtime(MpiBootstrap(_comm, _timeout_s(chosen)), chosen)
     _core.set_default(made)
     _loss_watch = threading.Thread(target=_end_job_at_loss, args=[made], daemon=True)
     _loss_watch.start()
@@ -134,6 +133,14 @@ def symmetric_array(
 def shmem_free(ptr: SymmetricMemory | NDArray[Any] | None) -> None:
     """Collective: frees what shmem_malloc or shmem_array returned; None is allowed."""
     runtime().free(ptr)
+
+
+def _timeout_s(settings: Mapping[str, str]) -> float:
+    name = "RAILSHMEM_TIMEOUT_S"
+    try:
+        return float(settings.get(name) or os.environ.get(name) or 60)
+    except ValueError:
+        return 60  # the runtime refuses the value and names it
 
 
 def _end_job(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:

@@ -106,6 +106,8 @@ class Runtime {
   template <class Kernel>
   void launch(uint32_t blocks, const Kernel& kernel) {
     require_usable();
+    if (context().abi != device::kAbi)
+      fail(ErrorKind::argument, "this kernel was compiled with headers of another railshmem build");
     const uint64_t before = stops_cleared();
     arch::launch(blocks, kernel);
     raise_if_stopped(before);

@@ -245,6 +245,13 @@ r.shmem_init()
     assert "these ranks had not come: [2]" in err
 
 
+def test_a_bad_setting_is_named() -> None:
+    code, _, err = finish(start(MPIRUN, 2, "", RAILSHMEM_TIMEOUT_S="soon"))
+    assert code != 0
+    assert "InitError" in err
+    assert "RAILSHMEM_TIMEOUT_S=soon" in err
+
+
 def test_nothing_stays_in_shared_memory() -> None:
     job = start(ALONE, 4, READY + "time.sleep(1000)", RAILSHMEM_NODES="2")
     ranks = ranks_of(job)
