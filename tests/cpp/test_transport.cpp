@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <type_traits>
 
 #include "kernels/shmem/order.hpp"
@@ -233,6 +234,50 @@ TEST_CASE("a kernel orders, waits and meets the others, in every scope") {
       round_trip(runtime, std::integral_constant<arch::Scope, arch::Scope::block>());
     }));
   }
+}
+
+TEST_CASE("lanes are streams of their own, spread over the rails, with their own signals") {
+  for (const char* emulated : {"", "ordered=off", "atomics=off"})
+    for (const char* rails : {"1", "2"}) {
+      CAPTURE(emulated);
+      CAPTURE(rails);
+      const Environment environment = {{"RAILSHMEM_NODES", "2"},
+                                       {"RAILSHMEM_RAILS", rails},
+                                       {"RAILSHMEM_LANES", "3"},
+                                       {"RAILSHMEM_EMULATED", emulated}};
+      CHECK_NOTHROW(run_pes(4, environment, [&](Runtime& runtime) {
+        constexpr uint32_t kLanes = 3;
+        auto* inbox = symmetric<uint64_t>(runtime, kLanes * 512);
+        auto* arrived = symmetric<uint64_t>(runtime, kLanes);
+        auto* added = symmetric<uint64_t>(runtime, kLanes);
+        auto* source = symmetric<uint64_t>(runtime, kLanes * 512);
+        const device::DeviceContext* ctx = &runtime.context();
+        const int peer = (ctx->pe + 2) % 4;
+        runtime.launch(1, [&] {
+          for (uint64_t i = 0; i < kLanes * 512; ++i) source[i] = i + 1;
+          for (uint32_t lane = 0; lane < kLanes; ++lane) {
+            device::put_signal<arch::Scope::block>(ctx, inbox + lane * 512, source + lane * 512,
+                                                   4096, device::set_signal(arrived + lane, 7),
+                                                   peer, lane);
+            device::put_signal<arch::Scope::block>(ctx, inbox + lane * 512, source + lane * 512,
+                                                   4096, device::add_signal(added + lane, 5), peer,
+                                                   lane);
+          }
+          for (uint32_t lane = 0; lane < kLanes; ++lane)
+            if (!device::wait_for_sequence(ctx, arrived + lane, 7, device::Waiting::signal, peer) ||
+                !device::wait_for_sequence(ctx, added + lane, 5, device::Waiting::signal, peer))
+              return;
+        });
+        for (uint64_t i = 0; i < kLanes * 512; ++i)
+          if (inbox[i] != i + 1) fail(ErrorKind::argument, "word ", i, " is ", inbox[i]);
+        std::map<int, uint64_t> bytes_by_rail;
+        for (const Traffic& traffic : runtime.proxy_traffic())
+          if (traffic.pe == peer) bytes_by_rail[traffic.rail] += traffic.bytes;
+        if (bytes_by_rail.size() != static_cast<std::size_t>(rails[0] - '0'))
+          fail(ErrorKind::argument, "lanes used ", bytes_by_rail.size(), " of ", rails, " rails");
+        runtime.barrier_all();
+      }));
+    }
 }
 
 TEST_CASE("fence keeps the order of puts and atomics to one PE") {

@@ -12,6 +12,15 @@ nic::Nic& nic_of_rail(nic::Provider& provider, int rail, int me, int peer) {
        peer);
 }
 
+// Where both sides' home rail is the lane's rail, each has a channel to the other there already:
+// the lane uses it, and an ADD may follow its data on one queue pair. Later lanes on the same rail
+// are streams of their own.
+bool shares_atomics(const Topology& topology, int me, int peer, uint32_t lane) {
+  const int rail = topology.rail(me, peer, lane);
+  return lane < topology.facts(me).rails.size() && rail == topology.home_rail(me) &&
+         rail == topology.home_rail(peer);
+}
+
 }  // namespace
 
 Connections::Connections(int me, const Topology& topology, nic::Provider& provider, uint32_t lanes,
@@ -33,9 +42,10 @@ Connections::Connections(int me, const Topology& topology, nic::Provider& provid
     const Pair pair = topology.pair(me, peer);
     if (pair.path == Path::none)
       fail(ErrorKind::init, "PE ", me, " cannot reach PE ", peer, ": ", pair.reason);
-    for (uint32_t lane = 0; lane < lanes_; ++lane)
-      channels_.push_back(pair.path == Path::proxy ? make(peer, topology.rail(me, peer, lane))
-                                                   : nullptr);
+    for (uint32_t lane = 0; lane < lanes_; ++lane) {
+      const bool needed = pair.path == Path::proxy && !shares_atomics(topology, me, peer, lane);
+      channels_.push_back(needed ? make(peer, topology.rail(me, peer, lane)) : nullptr);
+    }
     channels_.push_back(make(peer, topology.home_rail(peer)));
     channels_.push_back(make(peer, topology.home_rail(me)));
     atomics_to(peer)->credits = kReceives;

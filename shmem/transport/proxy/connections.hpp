@@ -1,7 +1,7 @@
 // All queue pairs of one PE. Towards each peer: a data channel per lane, on the rail both agree on
-// (remote peers only); one channel to the peer's home rail, through which this PE's atomics on the
-// peer's heap go; and one on our home rail that answers the peer's. Absent channels are explicit
-// empty slots, so indices never shift.
+// (remote peers only, and where the next one cannot serve the lane too); one channel to the peer's
+// home rail, through which this PE's atomics on the peer's heap go; and one on our home rail that
+// answers the peer's. Absent channels are explicit empty slots, so indices never shift.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,11 @@ class Connections {
   void connect(const std::vector<nic::EndpointAddress>& all,
                const std::vector<std::vector<nic::NicAddress>>& nics, const KeyTable& keys);
 
-  Channel* data(int pe, uint32_t lane) const { return at(pe, lane); }
+  // What carries the lane's data: a channel of its own, or the one of its atomics.
+  Channel* data(int pe, uint32_t lane) const {
+    Channel* own = at(pe, lane);
+    return own != nullptr ? own : atomics_to(pe);
+  }
   Channel* atomics_to(int pe) const { return at(pe, lanes_); }
   Channel* atomics_from(int pe) const { return at(pe, lanes_ + 1); }
 

@@ -35,9 +35,6 @@ Proxy::Proxy(const ProxyParts& parts)
   for (std::size_t index = 0; index < count; ++index) {
     const int pe = static_cast<int>(index / n_lanes);
     Channel* data = parts_.connections.data(pe, static_cast<uint32_t>(index % n_lanes));
-    // A peer without a data channel is P2P; its lanes carry atomics, which have a channel of their
-    // own.
-    if (data == nullptr) data = parts_.connections.atomics_to(pe);
     shared_lanes_[index] = {0, 0, 0, data->rail(), 1};
     lanes_.push_back(
         std::make_unique<LaneState>(pe, data, &shared_lanes_[index], parts_.settings.queue_depth));
