@@ -42,7 +42,6 @@ enum class Waiting : uint32_t {
   ep_rows,
   ep_results,
   ep_partials,
-  ep_readers,
 };
 
 constexpr uint64_t kNoWord = ~0ull;

@@ -40,8 +40,6 @@ const char* name_of(Waiting waiting) {
       return "combine: a PE's expert results to be ready";
     case Waiting::ep_partials:
       return "combine: partial sums of a remote node";
-    case Waiting::ep_readers:
-      return "dispatch: readers of the previous results to be done";
   }
   return "an unknown condition";
 }
