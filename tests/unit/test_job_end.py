@@ -208,8 +208,8 @@ def test_ctrl_c_ends_a_wait() -> None:
 r.shmem_barrier_all()
 w = r.shmem_array(1, np.int64)
 w[0] = 0
-os.write(1, b"waiting\\n")
 try:
+    os.write(1, b"waiting\\n")
     r.shmem_wait_until(w, r.SHMEM_CMP_NE, 0)
 except KeyboardInterrupt:
     os.write(1, b"interrupted\\n")
@@ -218,6 +218,9 @@ except KeyboardInterrupt:
     assert job.stdout is not None
     assert job.stdout.readline() == "waiting\n"
     python = next(p for p in descendants(job.pid) if "python" in p.name())
+    deadline = time.monotonic() + LIMIT_S
+    while python.status() != psutil.STATUS_SLEEPING:  # it spins and yields before it sleeps
+        assert time.monotonic() < deadline
     python.send_signal(signal.SIGINT)
     code, out, _ = finish(job)
     assert (code, out) == (0, "interrupted\n")
