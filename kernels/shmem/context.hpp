@@ -87,7 +87,8 @@ struct Lane {
 };
 
 // Where one get or fetching atomic reports back to the thread that waits for it.
-enum class SlotState : uint64_t { free, taken, done };
+// `abandoned`: the waiter gave up; the operation, which may still end, frees the slot.
+enum class SlotState : uint64_t { free, taken, done, abandoned };
 struct alignas(16) ResultSlot {
   uint64_t value;
   uint64_t state;

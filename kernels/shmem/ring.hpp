@@ -76,17 +76,30 @@ RSH_DEVICE bool take_slot(const DeviceContext* ctx, uint32_t* taken) {
   }
 }
 
-// Waits for the slot's operation, reads its value and frees it. A slot whose wait was given up
-// stays taken: its operation may still write it.
+// Waits for the slot's operation, reads its value and frees it. A slot whose wait is given up stays
+// in use until its operation ends, because that may still write it.
 RSH_DEVICE bool collect_slot(const DeviceContext* ctx, uint32_t index, int pe, uint64_t* value) {
   ResultSlot* slot = ctx->result_slots + index;
-  const auto done = static_cast<uint64_t>(SlotState::done);
+  const auto taken = static_cast<uint64_t>(SlotState::taken);
   Waiter waiter(ctx, Waiting::completion, pe);
-  while (arch::load_acquire(&slot->state) != done)  // pairs with the progress thread's release
-    if (!waiter.again(arch::load_relaxed(&slot->state))) return false;
+  while (arch::load_acquire(&slot->state) == taken) {  // pairs with finish_slot
+    if (waiter.again(taken)) continue;
+    if (arch::compare_swap(&slot->state, taken, static_cast<uint64_t>(SlotState::abandoned)) ==
+        taken)
+      return false;
+  }
   if (value != nullptr) *value = arch::load_relaxed(&slot->value);
   arch::store_release(&slot->state, static_cast<uint64_t>(SlotState::free));
   return true;
+}
+
+// The operation's side: hands the value over, or frees the slot that nobody waits for any more.
+RSH_DEVICE void finish_slot(ResultSlot* slot, uint64_t value) {
+  arch::store_relaxed(&slot->value, value);
+  // Release: the value, and the bytes a get brought, are visible to the thread that waits.
+  const auto before = arch::exchange(&slot->state, static_cast<uint64_t>(SlotState::done));
+  if (before == static_cast<uint64_t>(SlotState::abandoned))
+    arch::store_release(&slot->state, static_cast<uint64_t>(SlotState::free));
 }
 
 }  // namespace railshmem::device

@@ -5,6 +5,9 @@
 namespace railshmem::python {
 namespace {
 
+// numpy's NPY_ITEM_REFCOUNT, read without a call into Python: puts are short.
+constexpr uint64_t kHoldsReferences = 1;
+
 std::string type_name(py::handle object) {
   return Py_TYPE(object.ptr())->tp_name;
 }
@@ -27,6 +30,9 @@ ArrayView::ArrayView(py::handle object, const char* call, const char* name, bool
     data_ = const_cast<void*>(array.data());
     size_ = static_cast<std::size_t>(array.size());
     dtype_ = array.dtype();
+    if ((dtype_.flags() & kHoldsReferences) != 0)
+      fail(ErrorKind::argument, call, ": ", name, " of ", text_of(dtype_),
+           " holds Python objects, which mean nothing on another PE");
     item_bytes_ = static_cast<std::size_t>(dtype_.itemsize());
     return;
   }
@@ -87,6 +93,9 @@ Word word_of(py::handle object, const char* call, const char* name, bool allow_f
     fail(ErrorKind::argument, call, ": ", name, " has ", view.describe(),
          "; expected at least one ", allow_float ? "integer or float" : "integer",
          " of 32 or 64 bits");
+  if (view.dtype().byteorder() != '=')
+    fail(ErrorKind::argument, call, ": ", name, " of ", text_of(view.dtype()),
+         " is not in this machine's byte order");
   return {view.data(), static_cast<unsigned>(view.item_bytes()), kind};
 }
 

@@ -107,8 +107,13 @@ py::list proxy_traffic(const Runtime& runtime) {
   return out;
 }
 
-SymmetricMemory allocate(const std::shared_ptr<Runtime>& runtime, long long bytes,
+SymmetricMemory allocate(const std::shared_ptr<Runtime>& runtime, const py::int_& nbytes,
                          long long alignment) {
+  int overflow = 0;
+  const long long bytes = PyLong_AsLongLongAndOverflow(nbytes.ptr(), &overflow);
+  if (overflow != 0)
+    fail(ErrorKind::argument, "shmem_malloc: ", std::string(py::str(nbytes)),
+         " bytes is beyond 64 bits");
   if (bytes < 0 || alignment < 0)
     fail(ErrorKind::argument, "shmem_malloc: ", bytes, " bytes with alignment ", alignment,
          ": expected no negative number");

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import signal
 import sys
@@ -138,9 +139,11 @@ def shmem_free(ptr: SymmetricMemory | NDArray[Any] | None) -> None:
 def _timeout_s(settings: Mapping[str, str]) -> float:
     name = "RAILSHMEM_TIMEOUT_S"
     try:
-        return float(settings.get(name) or os.environ.get(name) or 60)
+        seconds = float(settings.get(name) or os.environ.get(name) or 60)
     except ValueError:
-        return 60  # the runtime refuses the value and names it
+        seconds = math.nan
+    # The runtime refuses what is no time, and names it.
+    return seconds if 0 < seconds < math.inf else 60
 
 
 def _end_job(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:

@@ -309,10 +309,11 @@ bool Runtime::get_by_nic(char* dest, const char* source, std::size_t bytes, int 
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t piece = std::min<std::size_t>(bytes - done, bounce.largest_piece());
     char* at = bounce.take(ctx, piece);
-    if (at == nullptr || !device::get<Transport::proxy, kThread>(ctx, at, source + done, piece, pe))
-      return false;
+    if (at == nullptr) return false;
+    const bool came = device::get<Transport::proxy, kThread>(ctx, at, source + done, piece, pe);
+    bounce.posted(ctx, pe);  // also after a timeout: late bytes must not land in another's piece
+    if (!came) return false;
     std::memcpy(dest + done, at, piece);
-    bounce.posted(ctx, pe);
     done += piece;
   }
   return true;

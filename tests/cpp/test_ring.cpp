@@ -161,6 +161,28 @@ TEST_CASE("quiet: waits for what was posted before it, not for what is posted me
   CHECK(hand.stop.report.seen == 3);
 }
 
+TEST_CASE("results: a slot that its waiter gave up is free again once its operation has ended") {
+  HandMadeRing hand(2);
+  ResultSlot slots[1] = {};
+  uint64_t hint = 0;
+  hand.ctx.result_slots = slots;
+  hand.ctx.n_result_slots = 1;
+  hand.ctx.result_hint = &hint;
+  hand.ctx.timeout_ns = 20'000'000;
+  uint32_t slot = 9;
+  uint64_t value = 0;
+  REQUIRE(take_slot(&hand.ctx, &slot));
+  CHECK_FALSE(collect_slot(&hand.ctx, slot, 0, &value));  // at its deadline
+  hand.stop = {};
+  CHECK_FALSE(take_slot(&hand.ctx, &slot));  // the operation may still write it
+  hand.stop = {};
+  finish_slot(slots, 5);
+  REQUIRE(take_slot(&hand.ctx, &slot));
+  finish_slot(slots, 6);
+  CHECK(collect_slot(&hand.ctx, slot, 0, &value));
+  CHECK(value == 6);
+}
+
 TEST_CASE("completion window: the prefix moves only when the gap closes") {
   proxy::CompletionWindow window(4);
   for (uint64_t i = 0; i < 4; ++i) CHECK(window.issue() == i);

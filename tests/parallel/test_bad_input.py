@@ -57,6 +57,14 @@ CASES: dict[str, tuple[str, Case]] = {
         r"dest has float32, source has float64",
         lambda rt, a: rt.put(a, np.ones(8), 0),
     ),
+    "Python objects": (
+        r"source of object holds Python objects",
+        lambda rt, a: rt.put(a, np.array([1, 2], object), 0),
+    ),
+    "a word of the other byte order": (
+        r"dest of >i4 is not in this machine's byte order",
+        lambda rt, a: rt.atomic_add(a.view(">i4"), 1, 0),
+    ),
     "no array": (r"source of type list", lambda rt, a: rt.put(a, [1.0], 0)),
     "read-only dest": (r"dest is a read-only array", lambda rt, a: rt.get(read_only(), a, 0)),
     "an atomic on floats": (r"integer", lambda rt, a: rt.atomic_add(a, 1, 0)),
@@ -81,6 +89,7 @@ CASES: dict[str, tuple[str, Case]] = {
         lambda rt, a: rt.free(a[1:]),
     ),
     "negative size": (r"-5 bytes", lambda rt, a: rt.malloc(-5)),
+    "a size beyond 64 bits": (r"bytes is beyond 64 bits", lambda rt, a: rt.malloc(2**70)),
     "alignment that is no power of two": (r"alignment 48", lambda rt, a: rt.malloc(64, 48)),
 }
 

@@ -248,11 +248,12 @@ r.shmem_init()
     assert "these ranks had not come: [2]" in err
 
 
-def test_a_bad_setting_is_named() -> None:
-    code, _, err = finish(start(MPIRUN, 2, "", RAILSHMEM_TIMEOUT_S="soon"))
+@pytest.mark.parametrize("value", ["soon", "nan", "-1", "inf"])
+def test_a_bad_timeout_is_named(value: str) -> None:
+    code, _, err = finish(start(MPIRUN, 2, "", RAILSHMEM_TIMEOUT_S=value))
     assert code != 0
     assert "InitError" in err
-    assert "RAILSHMEM_TIMEOUT_S=soon" in err
+    assert f"RAILSHMEM_TIMEOUT_S={value}" in err
 
 
 def test_nothing_stays_in_shared_memory() -> None:

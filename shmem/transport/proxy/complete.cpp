@@ -74,12 +74,9 @@ void Proxy::failed(Channel& channel, const Posted& entry, Status status) {
   atomics_.channel_failed(channel);
 }
 
+// `slot` counts from 1; 0: nobody waits.
 void Proxy::finish_slot(uint32_t slot, uint64_t value) {
-  if (slot == 0) return;
-  device::ResultSlot& result = results_[slot - 1];
-  arch::store_relaxed(&result.value, value);
-  // Release: the value, and the bytes a get brought, are visible to the thread that waits.
-  arch::store_release(&result.state, static_cast<uint64_t>(device::SlotState::done));
+  if (slot != 0) device::finish_slot(&results_[slot - 1], value);
 }
 
 // Sends the lane's signals whose data is placed, in command order.
