@@ -85,6 +85,17 @@ RSH_DEVICE bool atomic_update(const DeviceContext* ctx, AtomicOp op, T* word, T 
   return post(ctx, detail::atomic_command(ctx, op, word, operand, T{0}, pe, lane));
 }
 
+// Posts an operation whose old value collect_slot() brings from `*slot`. Only where atomics are
+// posted.
+template <class T>
+RSH_DEVICE bool post_fetch(const DeviceContext* ctx, AtomicOp op, const T* word, T operand,
+                           T compare, int pe, uint32_t* slot, uint32_t lane) {
+  if (!take_slot(ctx, slot)) return false;
+  Command c = detail::atomic_command(ctx, op, word, operand, compare, pe, lane);
+  c.signal = uint64_t{*slot} + 1;
+  return post(ctx, c);
+}
+
 // With the old value in `*result`; returns when it is there.
 template <class T>
 RSH_DEVICE bool atomic_fetch(const DeviceContext* ctx, AtomicOp op, T* word, T operand, T compare,
@@ -94,11 +105,10 @@ RSH_DEVICE bool atomic_fetch(const DeviceContext* ctx, AtomicOp op, T* word, T o
     return true;
   }
   uint32_t slot;
-  if (!take_slot(ctx, &slot)) return false;
-  Command c = detail::atomic_command(ctx, op, word, operand, compare, pe, lane);
-  c.signal = uint64_t{slot} + 1;
   uint64_t value;
-  if (!post(ctx, c) || !collect_slot(ctx, slot, pe, &value)) return false;
+  if (!post_fetch(ctx, op, word, operand, compare, pe, &slot, lane) ||
+      !collect_slot(ctx, slot, pe, &value))
+    return false;
   *result = static_cast<T>(value);
   return true;
 }

@@ -35,6 +35,8 @@ enum class Waiting : uint32_t {
   word,
   signal,
   barrier,
+  collective,
+  lock,
   ep_header,
   ep_counts,
   ep_base,
@@ -94,13 +96,38 @@ struct alignas(16) ResultSlot {
   uint64_t state;
 };
 
-// One round of the dissemination barrier: written by one peer only, with growing sequence numbers.
-// `agreed` has two entries because a peer may be one barrier ahead.
+// What one PE tells another when a team meets: written by one peer only, with growing sequence
+// numbers. `agreed` has two entries because a peer may be one meeting ahead.
 constexpr uint32_t kSyncRounds = 32;
 struct SyncRound {
   uint64_t agreed[2];
   uint64_t sequence;
   uint64_t unused;
+};
+
+// The words of one team in every member's heap.
+struct SyncArea {
+  SyncRound rounds[kSyncRounds];  // dissemination: of all members, or of one per node
+  SyncRound release;              // from the leader of my node
+  SyncRound gather[1];            // [members of my node], at their leader: that they have come
+};
+constexpr uint64_t sync_area_bytes(uint64_t members) {
+  return sizeof(SyncArea) + (members - 1) * sizeof(SyncRound);
+}
+
+// A set of PEs that meet. A leader is the first member of a node.
+struct Team {
+  int32_t me;  // my number in the team
+  int32_t n_pes;
+  const int32_t* pes;      // [n_pes] their numbers in the job
+  int32_t n_nodes;         // that members are on
+  int32_t node;            // mine among them
+  const int32_t* leaders;  // [n_nodes]
+  int32_t n_local;
+  int32_t local;          // my place among the members of my node
+  const int32_t* locals;  // [n_local]
+  uint64_t area;          // offset of its SyncArea in the heap
+  uint64_t* sequence;     // meetings completed by this PE
 };
 
 struct DeviceContext {
@@ -111,28 +138,29 @@ struct DeviceContext {
   uint64_t heap_bytes;
   char* const* peer_base;      // [n_pes], null where the peer's memory is not mapped
   const Transport* transport;  // [n_pes]
-  bool atomics_posted;  // some peer needs a NIC, so every atomic goes through the target's one
-  uint32_t n_lanes;     // lanes per peer
-  Lane* lanes;          // [n_pes * n_lanes]; null when every peer is P2P
+  bool atomics_posted;   // some peer needs a NIC, so every atomic goes through the target's one
+  uint32_t n_lanes;      // lanes per peer of the default context: the first ones
+  uint32_t lane_stride;  // all lanes per peer: further contexts have one each
+  Lane* lanes;           // [n_pes * lane_stride]; null when every peer is P2P
   Ring* rings;
   ResultSlot* result_slots;  // [n_result_slots]
   uint32_t n_result_slots;
-  uint64_t* result_hint;    // where to look for a free slot first
-  uint64_t sync_rounds;     // offset of SyncRound[kSyncRounds] in the heap
-  uint64_t* sync_sequence;  // barriers completed by this PE
+  uint64_t* result_hint;  // where to look for a free slot first
+  const Team* world;      // all PEs
   StopRecord* stop;
   uint64_t timeout_ns;
   uint32_t spins;  // before a wait yields its core
 };
 
 // Changes with the layout of everything above: a kernel compiled against another layout is refused.
-constexpr uint64_t kAbi = 0x5253484d00010000ull + sizeof(DeviceContext) + sizeof(Lane) * 4096;
+constexpr uint64_t kAbi = 0x5253484d00020000ull + sizeof(DeviceContext) + sizeof(Lane) * 4096 +
+                          sizeof(Team) * (uint64_t{1} << 24);
 
 RSH_DEVICE uint64_t offset_of(const DeviceContext* ctx, const void* symmetric) {
   return static_cast<uint64_t>(static_cast<const char*>(symmetric) - ctx->heap);
 }
 RSH_DEVICE Lane& lane_of(const DeviceContext* ctx, int pe, uint32_t lane) {
-  return ctx->lanes[static_cast<uint64_t>(pe) * ctx->n_lanes + lane];
+  return ctx->lanes[static_cast<uint64_t>(pe) * ctx->lane_stride + lane];
 }
 template <class T>
 RSH_DEVICE T* at_offset(const DeviceContext* ctx, uint64_t offset) {

@@ -6,13 +6,25 @@
 
 namespace railshmem::device {
 
+// Lanes of one context: `count` from `first` on.
+struct Lanes {
+  uint32_t first;
+  uint32_t count;
+};
+RSH_DEVICE Lanes default_lanes(const DeviceContext* ctx) {
+  return {0, ctx->n_lanes};
+}
+RSH_DEVICE Lanes all_lanes(const DeviceContext* ctx) {
+  return {0, ctx->lane_stride};
+}
+
 // Puts, signals and atomics to each PE before the fence take effect there before those after it.
 // Each lane is ordered for itself. One thread calls it.
-RSH_DEVICE bool fence(const DeviceContext* ctx) {
+RSH_DEVICE bool fence(const DeviceContext* ctx, Lanes lanes) {
   arch::fence_system();
   if (ctx->lanes == nullptr) return true;
   for (int pe = 0; pe < ctx->n_pes; ++pe)
-    for (uint32_t index = 0; index < ctx->n_lanes; ++index) {
+    for (uint32_t index = lanes.first; index < lanes.first + lanes.count; ++index) {
       const Lane& lane = lane_of(ctx, pe, index);
       // A lane with nothing in flight has nothing to order.
       if (lane.connected == 0 ||
@@ -26,53 +38,100 @@ RSH_DEVICE bool fence(const DeviceContext* ctx) {
     }
   return true;
 }
+RSH_DEVICE bool fence(const DeviceContext* ctx) {
+  return fence(ctx, default_lanes(ctx));
+}
 
 // Everything this PE posted to `pe` before the call is complete: visible there, sources free.
-RSH_DEVICE bool quiet(const DeviceContext* ctx, int pe) {
+RSH_DEVICE bool quiet(const DeviceContext* ctx, int pe, Lanes lanes) {
   arch::fence_system();
   if (ctx->lanes == nullptr) return true;
-  for (uint32_t index = 0; index < ctx->n_lanes; ++index)
+  for (uint32_t index = lanes.first; index < lanes.first + lanes.count; ++index)
     if (lane_of(ctx, pe, index).connected != 0 && !quiet_lane(ctx, pe, index)) return false;
   return true;
 }
+RSH_DEVICE bool quiet(const DeviceContext* ctx, int pe) {
+  return quiet(ctx, pe, default_lanes(ctx));
+}
 
-RSH_DEVICE bool quiet(const DeviceContext* ctx) {
+RSH_DEVICE bool quiet(const DeviceContext* ctx, Lanes lanes) {
   arch::fence_system();
   if (ctx->lanes == nullptr) return true;
   for (int pe = 0; pe < ctx->n_pes; ++pe)
-    if (!quiet(ctx, pe)) return false;
+    if (!quiet(ctx, pe, lanes)) return false;
   return true;
+}
+RSH_DEVICE bool quiet(const DeviceContext* ctx) {
+  return quiet(ctx, default_lanes(ctx));
 }
 
 constexpr uint64_t kDisagreed = 0;
 constexpr uint64_t kPlainBarrier = 1;
 
-// Collective: returns when every PE has called it (dissemination, log2(n) rounds). Each passes a
-// non-zero value in `*agreed`; afterwards it holds that value where all PEs passed the same one,
-// else kDisagreed on every PE. A call that was stopped can be repeated: it continues the same
-// barrier.
-RSH_DEVICE bool sync_all(const DeviceContext* ctx, uint64_t* agreed) {
-  const uint64_t sequence = *ctx->sync_sequence + 1;
-  SyncRound* rounds = at_offset<SyncRound>(ctx, ctx->sync_rounds);
-  uint32_t round = 0;
-  for (int64_t distance = 1; distance < ctx->n_pes; distance *= 2, ++round) {
-    const int to = static_cast<int>((ctx->pe + distance) % ctx->n_pes);
-    const int from = static_cast<int>((ctx->pe - distance % ctx->n_pes + ctx->n_pes) % ctx->n_pes);
-    SyncRound* mine = rounds + round;
-    if (!put_immediate(ctx, &mine->agreed[sequence & 1], *agreed, to,
-                       set_signal(&mine->sequence, sequence)))
-      return false;
-    if (!wait_for_sequence(ctx, &mine->sequence, sequence, Waiting::barrier, from)) return false;
-    if (arch::load_relaxed(&mine->agreed[sequence & 1]) != *agreed) *agreed = kDisagreed;
-  }
-  *ctx->sync_sequence = sequence;
+namespace detail {
+
+// Tells `to`, which finds it at the same place of its heap.
+RSH_DEVICE bool tell(const DeviceContext* ctx, SyncRound* round, uint64_t sequence, uint64_t agreed,
+                     int to) {
+  return put_immediate(ctx, &round->agreed[sequence & 1], agreed, to,
+                       set_signal(&round->sequence, sequence));
+}
+
+// Waits for what `from` tells here.
+RSH_DEVICE bool hear(const DeviceContext* ctx, const SyncRound* round, uint64_t sequence,
+                     uint64_t* agreed, int from) {
+  if (!wait_for_sequence(ctx, &round->sequence, sequence, Waiting::barrier, from)) return false;
+  if (arch::load_relaxed(&round->agreed[sequence & 1]) != *agreed) *agreed = kDisagreed;
   return true;
 }
 
-// Collective: quiet, then sync_all.
+// Dissemination over `n` PEs, log2(n) rounds; `me` is my place among them.
+RSH_DEVICE bool disseminate(const DeviceContext* ctx, const int32_t* pes, int64_t n, int64_t me,
+                            SyncRound* rounds, uint64_t sequence, uint64_t* agreed) {
+  for (int64_t distance = 1; distance < n; distance *= 2, ++rounds)
+    if (!tell(ctx, rounds, sequence, *agreed, pes[(me + distance) % n]) ||
+        !hear(ctx, rounds, sequence, agreed, pes[(me - distance + n) % n]))
+      return false;
+  return true;
+}
+
+// Members tell the leader of their node, leaders disseminate, leaders tell their members: one trip
+// over the network instead of one per round.
+RSH_DEVICE bool sync_by_node(const DeviceContext* ctx, const Team& team, SyncArea* area,
+                             uint64_t sequence, uint64_t* agreed) {
+  if (team.local > 0) {
+    return tell(ctx, area->gather + team.local, sequence, *agreed, team.locals[0]) &&
+           hear(ctx, &area->release, sequence, agreed, team.locals[0]);
+  }
+  for (int32_t local = 1; local < team.n_local; ++local)
+    if (!hear(ctx, area->gather + local, sequence, agreed, team.locals[local])) return false;
+  if (!disseminate(ctx, team.leaders, team.n_nodes, team.node, area->rounds, sequence, agreed))
+    return false;
+  for (int32_t local = 1; local < team.n_local; ++local)
+    if (!tell(ctx, &area->release, sequence, *agreed, team.locals[local])) return false;
+  return true;
+}
+
+}  // namespace detail
+
+// Collective: returns when every member has called it. Each passes a non-zero value in `*agreed`;
+// afterwards it holds that value where all passed the same one, else kDisagreed on every member. A
+// call that was stopped can be repeated: it continues the same meeting.
+RSH_DEVICE bool sync_team(const DeviceContext* ctx, const Team& team, uint64_t* agreed) {
+  const uint64_t sequence = *team.sequence + 1;
+  auto* area = at_offset<SyncArea>(ctx, team.area);
+  const bool flat = team.n_nodes == 1 || team.n_nodes == team.n_pes;
+  const bool met =
+      flat ? detail::disseminate(ctx, team.pes, team.n_pes, team.me, area->rounds, sequence, agreed)
+           : detail::sync_by_node(ctx, team, area, sequence, agreed);
+  if (met) *team.sequence = sequence;
+  return met;
+}
+
+// Collective: quiet, then all PEs meet.
 RSH_DEVICE bool barrier_all(const DeviceContext* ctx) {
   uint64_t agreed = kPlainBarrier;
-  return quiet(ctx) && sync_all(ctx, &agreed);
+  return quiet(ctx) && sync_team(ctx, *ctx->world, &agreed);
 }
 
 // ---- the same for scopes

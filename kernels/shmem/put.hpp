@@ -150,6 +150,22 @@ RSH_DEVICE bool ring_signal(const DeviceContext* ctx, const Signal& signal, int 
              : ring_signal<Transport::proxy>(ctx, signal, pe, lane);
 }
 
+namespace detail {
+
+RSH_DEVICE Command get_command(const DeviceContext* ctx, void* dest, const void* source,
+                               uint64_t bytes, int pe, uint32_t lane) {
+  Command c;
+  c.op = CommandOp::get;
+  c.lane = static_cast<uint16_t>(lane);
+  c.pe = pe;
+  c.target = offset_of(ctx, source);
+  c.source = reinterpret_cast<uint64_t>(dest);
+  c.bytes = bytes;
+  return c;
+}
+
+}  // namespace detail
+
 // Copies `bytes` from the symmetric address `source` in `pe` to local memory (for PROXY: registered
 // memory) and returns when they have arrived.
 template <Transport T, arch::Scope S>
@@ -161,13 +177,7 @@ RSH_DEVICE bool get(const DeviceContext* ctx, void* dest, const void* source, ui
     arch::copy<S>(dest, in_peer(ctx, static_cast<const char*>(source), pe), bytes);
   } else if (arch::leader<S>() && bytes > 0) {
     uint32_t slot = 0;
-    Command c;
-    c.op = CommandOp::get;
-    c.lane = static_cast<uint16_t>(lane);
-    c.pe = pe;
-    c.target = offset_of(ctx, source);
-    c.source = reinterpret_cast<uint64_t>(dest);
-    c.bytes = bytes;
+    Command c = detail::get_command(ctx, dest, source, bytes, pe, lane);
     ok = take_slot(ctx, &slot);
     c.signal = uint64_t{slot} + 1;
     ok = ok && post(ctx, c) && collect_slot(ctx, slot, pe, nullptr);
@@ -182,6 +192,17 @@ RSH_DEVICE bool get(const DeviceContext* ctx, void* dest, const void* source, ui
   return ctx->transport[pe] == Transport::p2p
              ? get<Transport::p2p, S>(ctx, dest, source, bytes, pe, lane)
              : get<Transport::proxy, S>(ctx, dest, source, bytes, pe, lane);
+}
+
+// get whose data has arrived after quiet: one scope, any transport.
+template <arch::Scope S>
+RSH_DEVICE bool get_nbi(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
+                        int pe, uint32_t lane = 0) {
+  if (ctx->transport[pe] == Transport::p2p || bytes == 0)
+    return get<Transport::p2p, S>(ctx, dest, source, bytes, pe, lane);
+  arch::sync<S>();
+  if (!arch::leader<S>()) return true;
+  return post(ctx, detail::get_command(ctx, dest, source, bytes, pe, lane));
 }
 
 }  // namespace railshmem::device

@@ -12,7 +12,7 @@ char* Bounce::take(const device::DeviceContext* ctx, uint64_t bytes) {
       break;
     }
     const Piece& oldest = pieces_.front();
-    if (!device::wait_completed(ctx, oldest.pe, 0, oldest.target)) return nullptr;
+    if (!device::wait_completed(ctx, oldest.pe, oldest.lane, oldest.target)) return nullptr;
     tail_ = oldest.end;
     pieces_.pop_front();
   }
@@ -20,8 +20,8 @@ char* Bounce::take(const device::DeviceContext* ctx, uint64_t bytes) {
   return base_ + start % bytes_;
 }
 
-void Bounce::posted(const device::DeviceContext* ctx, int pe) {
-  pieces_.push_back({head_, pe, arch::load_acquire(&device::lane_of(ctx, pe, 0).posted)});
+void Bounce::posted(const device::DeviceContext* ctx, int pe, uint32_t lane) {
+  pieces_.push_back({head_, pe, lane, arch::load_acquire(&device::lane_of(ctx, pe, lane).posted)});
 }
 
 }  // namespace railshmem

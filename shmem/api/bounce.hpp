@@ -25,13 +25,14 @@ class Bounce {
 
   // `bytes` of registered memory; waits for older pieces while there is no room. Null when stopped.
   char* take(const device::DeviceContext* ctx, uint64_t bytes);
-  // The piece last taken is in use until lane 0 of `pe` has completed what is posted by now.
-  void posted(const device::DeviceContext* ctx, int pe);
+  // The piece last taken is in use until this lane of `pe` has completed what is posted by now.
+  void posted(const device::DeviceContext* ctx, int pe, uint32_t lane);
 
  private:
   struct Piece {
     uint64_t end;  // position in the endless stream of bytes
     int pe;
+    uint32_t lane;
     uint64_t target;
   };
 

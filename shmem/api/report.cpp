@@ -26,6 +26,10 @@ const char* name_of(Waiting waiting) {
       return "signal_wait_until: a signal";
     case Waiting::barrier:
       return "barrier: a peer, or one that it waits for itself, to arrive";
+    case Waiting::collective:
+      return "collective: what a member of the team gives";
+    case Waiting::lock:
+      return "shmem_set_lock: the lock's holder to clear it";
     case Waiting::ep_header:
       return "dispatch: the header of a remote PE's rows";
     case Waiting::ep_counts:

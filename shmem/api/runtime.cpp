@@ -10,39 +10,11 @@
 
 namespace railshmem {
 
-using device::AtomicOp;
-using device::Compare;
 using device::Stop;
-using device::Transport;
-
-constexpr arch::Scope kThread = arch::Scope::thread;
 
 namespace {
 
-// FNV-1a; never 0 (disagreement) or 1 (a plain barrier).
-uint64_t hash_of(const char* data, std::size_t bytes) {
-  uint64_t hash = 0xcbf29ce484222325ull;
-  for (std::size_t i = 0; i < bytes; ++i)
-    hash = (hash ^ static_cast<unsigned char>(data[i])) * 0x100000001b3ull;
-  return hash | 2;
-}
-
-template <class... Numbers>
-uint64_t hash_of_numbers(Numbers... numbers) {
-  const uint64_t all[] = {static_cast<uint64_t>(numbers)...};
-  return hash_of(reinterpret_cast<const char*>(all), sizeof all);
-}
-
-enum CallNumber : uint64_t { kMalloc, kFree };
-
-// A word travels inside the command.
-template <class T>
-bool put_word(const device::DeviceContext* ctx, void* dest, const void* source,
-              const device::Signal& signal, int pe) {
-  T value;
-  std::memcpy(&value, source, sizeof value);
-  return device::put_immediate<Transport::proxy>(ctx, static_cast<T*>(dest), value, pe, signal);
-}
+enum CallNumber : uint64_t { kMalloc, kFree, kRealloc };
 
 }  // namespace
 
@@ -58,7 +30,8 @@ void Runtime::finalize() {
   Parts& parts = *parts_;
   if (parts.finalized) return;
   barrier_all();
-  quiet();  // the barrier's own signals to slower peers have left too
+  // All contexts; and the barrier's own signals to slower peers have left too.
+  if (!device::quiet(&parts.context, device::all_lanes(&parts.context))) parts.raise_stopped();
   // From here a peer may rightly end while we still wait for another.
   parts.watch.stop();
   parts.bootstrap->barrier();
@@ -70,9 +43,12 @@ bool Runtime::finalized() const {
   return parts_->finalized;
 }
 
+void Runtime::Parts::require_usable() const {
+  if (finalized) fail(ErrorKind::argument, "railshmem was finalized: no operation is possible");
+}
+
 void Runtime::require_usable() const {
-  if (parts_->finalized)
-    fail(ErrorKind::argument, "railshmem was finalized: no operation is possible");
+  parts_->require_usable();
 }
 
 const Topology& Runtime::topology() const {
@@ -135,38 +111,62 @@ void Runtime::abort_waits() {
                     {device::Waiting::nothing, -1, -1, 0, 0, device::kNoWord, 0, 0, 0, 0});
 }
 
-// ---- collectives
-// ---------------------------------------------------------------------------------
+// ---- contexts and teams ------------------------------------------------------------------------
 
-void Runtime::Parts::agree(uint64_t hash, const std::function<std::string()>& call) {
-  uint64_t agreed = hash;
-  if (!device::sync_all(&context, &agreed)) raise_stopped();
-  if (agreed == hash) return;
-  // Every PE knows of the difference, so all come here and learn who called what.
-  FixedText<256> mine;
-  mine = call();
-  std::string all;
-  const auto calls = allgather(*bootstrap, mine);
-  for (std::size_t pe = 0; pe < calls.size(); ++pe)
-    all += text(pe == 0 ? "" : "; ", "PE ", pe, ": ", calls[pe].str());
-  fail(ErrorKind::argument, "the PEs do not agree in a collective call: ", all);
+Context& Runtime::default_context() const {
+  return *parts_->default_context;
+}
+
+std::shared_ptr<Context> Runtime::create_context(std::shared_ptr<Team> team) {
+  require_usable();
+  Parts& parts = *parts_;
+  if (team->destroyed) fail(ErrorKind::argument, "shmem_team_create_ctx: the team was destroyed");
+  if (parts.context.lanes == nullptr)  // loads and stores have no streams to keep apart
+    return std::make_shared<Context>(parts, device::default_lanes(&parts.context), std::move(team));
+  const std::lock_guard<std::mutex> held(parts.contexts_mutex);
+  const auto free = std::find(parts.lanes_taken.begin(), parts.lanes_taken.end(), false);
+  if (free == parts.lanes_taken.end())
+    fail(ErrorKind::argument, "shmem_ctx_create: all ", parts.lanes_taken.size(),
+         " contexts are in use; destroy one or raise RAILSHMEM_CONTEXTS");
+  *free = true;
+  const auto index = static_cast<uint32_t>(free - parts.lanes_taken.begin());
+  return std::make_shared<Context>(parts, device::Lanes{parts.context.n_lanes + index, 1},
+                                   std::move(team));
+}
+
+void Runtime::destroy_context(Context& context) {
+  Parts& parts = *parts_;
+  context.quiet();
+  if (parts.context.lanes == nullptr) return;
+  const std::lock_guard<std::mutex> held(parts.contexts_mutex);
+  parts.lanes_taken[context.lanes().first - parts.context.n_lanes] = false;
+}
+
+Teams& Runtime::teams() const {
+  return *parts_->teams;
+}
+Meetings& Runtime::meetings() const {
+  return parts_->meetings;
+}
+const std::shared_ptr<Team>& Runtime::world() const {
+  return parts_->teams->world();
 }
 
 void Runtime::barrier_all() {
   require_usable();
-  quiet();
+  default_context().quiet();
   sync_all();
 }
 
 void Runtime::sync_all() {
   require_usable();
-  parts_->agree(device::kPlainBarrier, [] { return std::string("barrier"); });
+  parts_->meetings.sync(*world());
 }
 
 void Runtime::require_same(const std::string& what, const std::string& value) {
   require_usable();
   const std::string both = what + " = " + value;
-  parts_->agree(hash_of(both.data(), both.size()), [&] { return both; });
+  parts_->meetings.agree(*world(), hash_of(both.data(), both.size()), [&] { return both; });
 }
 
 // ---- memory
@@ -178,8 +178,9 @@ void* Runtime::malloc(std::size_t bytes, std::size_t alignment) {
     fail(ErrorKind::argument, "alignment ", alignment, ": expected a power of two up to 4096");
   // Agreed before anything is taken: a difference leaves all heaps as they were. Nothing else is
   // needed, because the memory exists and is registered since init.
-  parts_->agree(hash_of_numbers(kMalloc, bytes, alignment),
-                [&] { return text("shmem_malloc of ", bytes, " bytes, alignment ", alignment); });
+  parts_->meetings.agree(*world(), hash_of_numbers(kMalloc, bytes, alignment), [&] {
+    return text("shmem_malloc of ", bytes, " bytes, alignment ", alignment);
+  });
   return parts_->heap.allocate(bytes, alignment, my_pe());
 }
 
@@ -187,11 +188,45 @@ void Runtime::free(void* symmetric) {
   require_usable();
   Parts& parts = *parts_;
   const uint64_t offset = symmetric == nullptr ? 0 : device::offset_of(&parts.context, symmetric);
-  quiet();
-  parts.agree(hash_of_numbers(kFree, offset),
-              [&] { return text("shmem_free of heap offset ", offset); });
+  default_context().quiet();
+  parts.meetings.agree(*world(), hash_of_numbers(kFree, offset),
+                       [&] { return text("shmem_free of heap offset ", offset); });
   if (symmetric != nullptr && !parts.heap.release(symmetric))
     fail(ErrorKind::argument, "shmem_free of ", symmetric, ": nothing allocated starts there");
+}
+
+void* Runtime::calloc(std::size_t count, std::size_t size) {
+  if (size != 0 && count > SIZE_MAX / size)
+    fail(ErrorKind::argument, "shmem_calloc: ", count, " times ", size, " bytes are beyond memory");
+  void* block = malloc(count * size);
+  if (block != nullptr) std::memset(block, 0, count * size);
+  parts_->meetings.sync(*world());  // nobody puts into what is still to be cleared
+  return block;
+}
+
+void* Runtime::realloc(void* symmetric, std::size_t bytes) {
+  require_usable();
+  Parts& parts = *parts_;
+  const uint64_t offset = symmetric == nullptr ? 0 : device::offset_of(&parts.context, symmetric);
+  default_context().quiet();
+  parts.meetings.agree(*world(), hash_of_numbers(kRealloc, offset, bytes), [&] {
+    return text("shmem_realloc of heap offset ", offset, " to ", bytes, " bytes");
+  });
+  if (symmetric == nullptr) return parts.heap.allocate(bytes, kDefaultAlignment, my_pe());
+  const auto size = parts.heap.size_of(symmetric);
+  if (!size)
+    fail(ErrorKind::argument, "shmem_realloc of ", symmetric, ": nothing allocated starts there");
+  if (bytes == 0) {
+    parts.heap.release(symmetric);
+    return nullptr;
+  }
+  if (bytes == *size) return symmetric;
+  void* moved = parts.heap.allocate(bytes, kDefaultAlignment, my_pe());
+  std::memcpy(moved, symmetric, std::min<std::size_t>(bytes, *size));
+  // Nobody writes to the new block before all have moved.
+  parts.meetings.sync(*world());
+  parts.heap.release(symmetric);
+  return moved;
 }
 
 std::size_t Runtime::heap_free() const {
@@ -199,6 +234,10 @@ std::size_t Runtime::heap_free() const {
 }
 std::size_t Runtime::heap_largest_free() const {
   return parts_->heap.allocator().largest_free();
+}
+
+std::size_t Runtime::heap_behind(const void* symmetric) const {
+  return parts_->heap.behind(symmetric);
 }
 
 void* Runtime::ptr(const void* symmetric, int pe) const {
@@ -212,199 +251,25 @@ bool Runtime::in_heap(const void* address, std::size_t bytes) const {
   return parts_->heap.contains(address, bytes);
 }
 
-// ---- one-sided operations
-// --------------------------------------------------------------------------
+// ---- checks
+// --------------------------------------------------------------------------------------
 
-void Runtime::check(const char* call, const char* what, const void* address, std::size_t bytes,
-                    int pe) const {
-  require_usable();
-  const device::DeviceContext& ctx = parts_->context;
-  if (pe < 0 || pe >= ctx.n_pes)
-    fail(ErrorKind::argument, call, ": PE ", pe, " does not exist: the job has PEs 0 to ",
-         ctx.n_pes - 1);
-  if (!in_heap(address, bytes)) refuse_address(call, what, address, bytes);
-}
-
-void Runtime::refuse_address(const char* call, const char* what, const void* address,
-                             std::size_t bytes) const {
-  const SymmetricHeap& heap = parts_->heap;
+void Runtime::Parts::refuse_address(const char* call, const char* what, const void* address,
+                                    std::size_t bytes) const {
   const void* start = heap.base() + heap.own_bytes();
   const void* end = heap.base() + heap.bytes();
   fail(ErrorKind::argument, call, ": ", what, " ", address, " with ", bytes,
-       " bytes is not inside the symmetric heap [", start, ", ", end, ") of PE ", my_pe());
+       " bytes is not inside the symmetric heap [", start, ", ", end, ") of PE ", context.pe);
 }
 
-void Runtime::put(void* dest, const void* source, std::size_t bytes, int pe) {
-  check("shmem_put", "dest", dest, bytes, pe);
-  if (bytes > 0) put_checked(dest, source, bytes, device::no_signal(), pe);
-}
-
-void Runtime::put_signal(void* dest, const void* source, std::size_t bytes, uint64_t* signal,
-                         uint64_t value, AtomicOp op, int pe) {
-  check("shmem_put_signal", "dest", dest, bytes, pe);
-  check_word("shmem_put_signal", "signal", signal, 8);
-  if (op != AtomicOp::set && op != AtomicOp::add)
-    fail(ErrorKind::argument, "shmem_put_signal: signal operation ", static_cast<int>(op),
-         ": expected SHMEM_SIGNAL_SET or SHMEM_SIGNAL_ADD");
-  put_checked(dest, source, bytes, {signal, value, op}, pe);
-}
-
-void Runtime::put_checked(void* dest, const void* source, std::size_t bytes,
-                          const device::Signal& signal, int pe) {
-  const device::DeviceContext* ctx = &parts_->context;
-  const bool done =
-      ctx->transport[pe] == Transport::p2p
-          ? device::put_signal<Transport::p2p, kThread>(ctx, dest, source, bytes, signal, pe)
-          : put_by_nic(static_cast<char*>(dest), static_cast<const char*>(source), bytes, signal,
-                       pe);
-  if (!done) parts_->raise_stopped();
-}
-
-// Over a NIC the source must be registered and stay as it is until it has left. Large sources in
-// the heap go as they are, and the call waits; everything else is copied to the bounce ring first.
-bool Runtime::put_by_nic(char* dest, const char* source, std::size_t bytes,
-                         const device::Signal& signal, int pe) {
-  constexpr std::size_t kDirect = 64 * 1024;
-  const device::DeviceContext* ctx = &parts_->context;
-  if (bytes == 0) return device::ring_signal<Transport::proxy>(ctx, signal, pe);
-  if (bytes == 8 && reinterpret_cast<uint64_t>(dest) % 8 == 0)
-    return put_word<uint64_t>(ctx, dest, source, signal, pe);
-  if (bytes == 4 && reinterpret_cast<uint64_t>(dest) % 4 == 0)
-    return put_word<uint32_t>(ctx, dest, source, signal, pe);
-  if (bytes >= kDirect && in_heap(source, bytes))
-    return device::put_signal<Transport::proxy, kThread>(ctx, dest, source, bytes, signal, pe) &&
-           device::quiet_lane(ctx, pe, 0);
-  Bounce& bounce = parts_->bounce;
-  std::lock_guard<std::mutex> owner(bounce.mutex());
-  for (std::size_t done = 0; done < bytes;) {
-    const std::size_t piece = std::min<std::size_t>(bytes - done, bounce.largest_piece());
-    char* at = bounce.take(ctx, piece);
-    if (at == nullptr) return false;
-    std::memcpy(at, source + done, piece);
-    const bool last = done + piece == bytes;
-    if (!device::put_signal<Transport::proxy, kThread>(ctx, dest + done, at, piece,
-                                                       last ? signal : device::no_signal(), pe))
-      return false;
-    bounce.posted(ctx, pe);
-    done += piece;
-  }
-  return true;
-}
-
-void Runtime::get(void* dest, const void* source, std::size_t bytes, int pe) {
-  check("shmem_get", "source", source, bytes, pe);
-  if (bytes == 0) return;
-  const device::DeviceContext* ctx = &parts_->context;
-  const bool done =
-      ctx->transport[pe] == Transport::p2p || in_heap(dest, bytes)
-          ? device::get<kThread>(ctx, dest, source, bytes, pe)
-          : get_by_nic(static_cast<char*>(dest), static_cast<const char*>(source), bytes, pe);
-  if (!done) parts_->raise_stopped();
-}
-
-bool Runtime::get_by_nic(char* dest, const char* source, std::size_t bytes, int pe) {
-  const device::DeviceContext* ctx = &parts_->context;
-  Bounce& bounce = parts_->bounce;
-  std::lock_guard<std::mutex> owner(bounce.mutex());
-  for (std::size_t done = 0; done < bytes;) {
-    const std::size_t piece = std::min<std::size_t>(bytes - done, bounce.largest_piece());
-    char* at = bounce.take(ctx, piece);
-    if (at == nullptr) return false;
-    const bool came = device::get<Transport::proxy, kThread>(ctx, at, source + done, piece, pe);
-    bounce.posted(ctx, pe);  // also after a timeout: late bytes must not land in another's piece
-    if (!came) return false;
-    std::memcpy(dest + done, at, piece);
-    done += piece;
-  }
-  return true;
-}
-
-void Runtime::check_word(const char* call, const char* what, const void* word,
-                         unsigned width) const {
+void Runtime::Parts::check_word(const char* call, const char* what, const void* word,
+                                unsigned width) const {
   if (width != 4 && width != 8)
     fail(ErrorKind::argument, call, ": ", what, " of ", width, " bytes: expected 4 or 8");
-  if (!in_heap(word, width)) refuse_address(call, what, word, width);
+  if (!heap.contains(word, width)) refuse_address(call, what, word, width);
   if (reinterpret_cast<uint64_t>(word) % width != 0)
     fail(ErrorKind::argument, call, ": ", what, " ", word, " is not aligned to its ", width,
          " bytes");
-}
-
-uint64_t Runtime::atomic_fetch(AtomicOp op, void* word, unsigned width, uint64_t operand,
-                               uint64_t compare, int pe) {
-  check("shmem_atomic", "dest", word, width, pe);
-  check_word("shmem_atomic", "dest", word, width);
-  const device::DeviceContext* ctx = &parts_->context;
-  uint64_t result = 0;
-  bool done;
-  if (width == 8) {
-    done =
-        device::atomic_fetch(ctx, op, static_cast<uint64_t*>(word), operand, compare, pe, &result);
-  } else {
-    uint32_t narrow = 0;
-    done =
-        device::atomic_fetch(ctx, op, static_cast<uint32_t*>(word), static_cast<uint32_t>(operand),
-                             static_cast<uint32_t>(compare), pe, &narrow);
-    result = narrow;
-  }
-  if (!done) parts_->raise_stopped();
-  return result;
-}
-
-void Runtime::atomic_update(AtomicOp op, void* word, unsigned width, uint64_t operand, int pe) {
-  check("shmem_atomic", "dest", word, width, pe);
-  check_word("shmem_atomic", "dest", word, width);
-  const device::DeviceContext* ctx = &parts_->context;
-  const bool done = width == 8
-                        ? device::atomic_update(ctx, op, static_cast<uint64_t*>(word), operand, pe)
-                        : device::atomic_update(ctx, op, static_cast<uint32_t*>(word),
-                                                static_cast<uint32_t>(operand), pe);
-  if (!done) parts_->raise_stopped();
-}
-
-void Runtime::fence() {
-  require_usable();
-  if (!device::fence(&parts_->context)) parts_->raise_stopped();
-}
-
-void Runtime::quiet() {
-  require_usable();
-  if (!device::quiet(&parts_->context)) parts_->raise_stopped();
-}
-
-namespace {
-
-template <class T>
-bool wait_word(const device::DeviceContext* ctx, const void* word, Compare compare,
-               int64_t expected, device::Waiting what, int64_t* last) {
-  T seen = 0;
-  const bool came = device::wait_until(ctx, static_cast<const T*>(word), compare,
-                                       static_cast<T>(expected), &seen, what);
-  *last = static_cast<int64_t>(seen);
-  return came;
-}
-
-}  // namespace
-
-int64_t Runtime::wait_until(const void* word, unsigned width, bool is_signed, Compare compare,
-                            int64_t expected) {
-  require_usable();
-  check_word("shmem_wait_until", "ivar", word, width);
-  const device::DeviceContext* ctx = &parts_->context;
-  const auto wait = width == 8 ? (is_signed ? wait_word<int64_t> : wait_word<uint64_t>)
-                               : (is_signed ? wait_word<int32_t> : wait_word<uint32_t>);
-  int64_t last = 0;
-  if (!wait(ctx, word, compare, expected, device::Waiting::word, &last)) parts_->raise_stopped();
-  return last;
-}
-
-uint64_t Runtime::signal_wait_until(const uint64_t* signal, Compare compare, uint64_t expected) {
-  require_usable();
-  check_word("shmem_signal_wait_until", "signal", signal, 8);
-  int64_t last = 0;
-  if (!wait_word<uint64_t>(&parts_->context, signal, compare, static_cast<int64_t>(expected),
-                           device::Waiting::signal, &last))
-    parts_->raise_stopped();
-  return static_cast<uint64_t>(last);
 }
 
 // ---- what was seen

@@ -21,7 +21,14 @@
 
 namespace railshmem {
 
+class Context;
+class Meetings;
 struct PeCard;
+class Team;
+class Teams;
+
+// Of symmetric memory.
+constexpr std::size_t kDefaultAlignment = 64;
 
 // What this PE has posted to a peer on one lane.
 struct Traffic {
@@ -33,6 +40,9 @@ struct Traffic {
 
 class Runtime {
  public:
+  class Parts;  // what it is made of: runtime_parts.hpp
+  Parts& parts() const { return *parts_; }
+
   // Collective: makes the heap, maps the peers of the node, registers the heap on every NIC,
   // connects lanes to the peers that need them and starts the progress thread. Throws Error(init).
   Runtime(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings);
@@ -59,38 +69,39 @@ class Runtime {
   // Collective, same arguments everywhere: `bytes` of symmetric memory, aligned to `alignment` (a
   // power of two up to 4096), null for 0 bytes. Throws Error(argument) on every PE where the PEs
   // differ, and Error(heap_exhausted), naming what is free.
-  void* malloc(std::size_t bytes, std::size_t alignment = 64);
+  void* malloc(std::size_t bytes, std::size_t alignment = kDefaultAlignment);
   // Collective: null is allowed.
   void free(void* symmetric);
+  // Collective: malloc of `count` elements of `size` bytes that are 0 on every PE when it returns.
+  void* calloc(std::size_t count, std::size_t size);
+  // Collective: the block has `bytes` bytes, at another place where it cannot stay, and begins with
+  // what it held. Null allocates; 0 bytes frees. Where the heap is exhausted the old block stays.
+  void* realloc(void* symmetric, std::size_t bytes);
   // Bytes still free, and the largest free block.
   std::size_t heap_free() const;
   std::size_t heap_largest_free() const;
+  // Bytes from `symmetric` to the end of the block it lies in; 0 outside of blocks.
+  std::size_t heap_behind(const void* symmetric) const;
   // The peer's copy of a symmetric object if it is mapped here, else null.
   void* ptr(const void* symmetric, int pe) const;
   // True when [address, address + bytes) lies in the symmetric heap.
   bool in_heap(const void* address, std::size_t bytes) const;
 
-  // ---- one-sided operations; addresses of `pe`'s side are symmetric, sizes in bytes ----
+  // ---- streams of order ----
 
-  // Returns when `source` may be reused.
-  void put(void* dest, const void* source, std::size_t bytes, int pe);
-  // Returns when the data is in `dest`.
-  void get(void* dest, const void* source, std::size_t bytes, int pe);
-  // put, then the signal: whoever sees the signal sees the data. op: set or add.
-  void put_signal(void* dest, const void* source, std::size_t bytes, uint64_t* signal,
-                  uint64_t value, device::AtomicOp op, int pe);
-  // `width` 4 or 8; returns the old value (of operations that have one).
-  uint64_t atomic_fetch(device::AtomicOp op, void* word, unsigned width, uint64_t operand,
-                        uint64_t compare, int pe);
-  void atomic_update(device::AtomicOp op, void* word, unsigned width, uint64_t operand, int pe);
+  // The context that exists from init to finalize; its team is the world.
+  Context& default_context() const;
+  // A further one, ordered and completed apart from all others, over the PEs of `team`. Throws
+  // Error(argument) where the job has NICs and all RAILSHMEM_CONTEXTS are in use. It ends, after
+  // its quiet, in destroy_context.
+  std::shared_ptr<Context> create_context(std::shared_ptr<Team> team);
+  void destroy_context(Context& context);
 
-  void fence();
-  void quiet();
+  // ---- teams and collectives ----
 
-  // Waits for the local symmetric word and returns the value that satisfied it. `width` 4 or 8.
-  int64_t wait_until(const void* word, unsigned width, bool is_signed, device::Compare compare,
-                     int64_t expected);
-  uint64_t signal_wait_until(const uint64_t* signal, device::Compare compare, uint64_t expected);
+  Teams& teams() const;
+  Meetings& meetings() const;
+  const std::shared_ptr<Team>& world() const;
 
   // Collective.
   void barrier_all();
@@ -129,21 +140,10 @@ class Runtime {
   const std::vector<PeCard>& cards() const;
 
  private:
-  void require_usable() const;
   uint64_t stops_cleared() const;
   void raise_if_stopped(uint64_t cleared_before);
-  void check(const char* call, const char* what, const void* address, std::size_t bytes,
-             int pe) const;
-  void check_word(const char* call, const char* what, const void* word, unsigned width) const;
-  [[noreturn]] void refuse_address(const char* call, const char* what, const void* address,
-                                   std::size_t bytes) const;
-  void put_checked(void* dest, const void* source, std::size_t bytes, const device::Signal& signal,
-                   int pe);
-  bool put_by_nic(char* dest, const char* source, std::size_t bytes, const device::Signal& signal,
-                  int pe);
-  bool get_by_nic(char* dest, const char* source, std::size_t bytes, int pe);
+  void require_usable() const;
 
-  class Parts;
   std::unique_ptr<Parts> parts_;
 };
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -10,9 +9,12 @@
 
 #include "kernels/shmem/order.hpp"
 #include "shmem/api/bounce.hpp"
+#include "shmem/api/context.hpp"
+#include "shmem/api/meetings.hpp"
 #include "shmem/api/pe_card.hpp"
 #include "shmem/api/peer_watch.hpp"
 #include "shmem/api/runtime.hpp"
+#include "shmem/api/teams.hpp"
 #include "shmem/memory/key_table.hpp"
 #include "shmem/memory/symmetric_heap.hpp"
 #include "shmem/transport/proxy/proxy.hpp"
@@ -21,7 +23,7 @@ namespace railshmem {
 
 // Where the library's own words lie in the heap: the same on every PE.
 struct OwnArea {
-  uint64_t sync_rounds = 0;
+  uint64_t teams = 0;
   uint64_t receives = 0;
   uint64_t scratch = 0;
   uint64_t bounce = 0;
@@ -37,8 +39,17 @@ class Runtime::Parts {
 
   // Throws why a wait of this PE ended early; clears timeouts and interrupts.
   [[noreturn]] void raise_stopped();
-  // Collective: quiet is the caller's business. Throws on every PE where the calls differ.
-  void agree(uint64_t hash, const std::function<std::string()>& call);
+
+  void require_usable() const;
+  // [address, address + bytes) is not in the heap: throws Error(argument) saying so.
+  [[noreturn]] void refuse_address(const char* call, const char* what, const void* address,
+                                   std::size_t bytes) const;
+  // Throws Error(argument) unless `word` is an aligned word of 4 or 8 bytes in the heap.
+  void check_word(const char* call, const char* what, const void* word, unsigned width) const;
+  // NICs may read and write [address, address + bytes).
+  bool registered(const void* address, std::size_t bytes) const {
+    return heap.contains(address, bytes);
+  }
 
   std::shared_ptr<Bootstrap> bootstrap;
   Settings settings;
@@ -47,7 +58,6 @@ class Runtime::Parts {
   std::mutex stop_mutex;
   std::atomic<uint64_t> stops_cleared{0};
   std::atomic<bool> loss_reported{false};
-  uint64_t sync_sequence = 0;
   device::DeviceContext context = {};
   std::unique_ptr<nic::Provider> provider;  // null where the job has no NICs
   SymmetricHeap heap;
@@ -58,6 +68,11 @@ class Runtime::Parts {
   std::unique_ptr<proxy::Connections> connections;  // null where every peer is P2P
   std::unique_ptr<proxy::Proxy> proxy;
   Bounce bounce;
+  std::unique_ptr<Teams> teams;
+  Meetings meetings;
+  std::unique_ptr<Context> default_context;
+  std::mutex contexts_mutex;
+  std::vector<bool> lanes_taken;  // of further contexts
   PeerWatch watch;
   bool finalized = false;
 

@@ -55,7 +55,7 @@ std::string first_difference(const std::string& a, const std::string& b) {
 
 OwnArea own_area(const Settings& settings, int n_pes, bool has_nics) {
   OwnArea own;
-  own.sync_rounds = place(own.bytes, device::kSyncRounds * sizeof(device::SyncRound));
+  own.teams = place(own.bytes, Teams::area_bytes(settings.teams, n_pes));
   if (!has_nics) return own;
   own.receives = place(own.bytes, proxy::Connections::receive_area(n_pes));
   own.scratch = place(own.bytes, proxy::Atomics::scratch_area());
@@ -68,7 +68,8 @@ Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen)
     : bootstrap(std::move(job)),
       settings(chosen),
       own(own_area(settings, bootstrap->size(), n_emulated_rails(settings) > 0)),
-      heap(settings.heap_bytes, own.bytes) {
+      heap(settings.heap_bytes, own.bytes),
+      meetings(context, [this] { raise_stopped(); }) {
   heap.set_pes(bootstrap->rank(), bootstrap->size());
   exchange_cards();
   map_node();
@@ -182,8 +183,14 @@ void Runtime::Parts::fill_context() {
   context.peer_base = heap.peer_bases();
   context.transport = transports.data();
   context.atomics_posted = !topology->all_p2p();
-  context.sync_rounds = own.sync_rounds;
-  context.sync_sequence = &sync_sequence;
+  context.n_lanes = settings.lanes;
+  context.lane_stride = settings.lanes + settings.contexts;
+  lanes_taken.resize(settings.contexts);
+  teams = std::make_unique<Teams>(own.teams, settings.teams);
+  teams->start(me, *topology);
+  context.world = &teams->world()->device();
+  default_context =
+      std::make_unique<Context>(*this, device::default_lanes(&context), teams->world());
   context.stop = &stop;
   context.timeout_ns = settings.timeout_ns();
   // Spinning helps only those who have a core each: count the threads that share this host's cores.

@@ -22,6 +22,9 @@ constexpr SettingInfo kTable[] = {
      "and "
      "the seed of the reordering"},
     {"RAILSHMEM_LANES", "1", "ordered channels to each remote peer, spread over the rails"},
+    {"RAILSHMEM_CONTEXTS", "8",
+     "communication contexts, besides the default one, that a PE of a job with NICs may have"},
+    {"RAILSHMEM_TEAMS", "32", "teams, the 3 predefined ones included, that a PE may be in"},
     {"RAILSHMEM_RING", "1024", "slots of the command ring, a power of two of at least 4"},
     {"RAILSHMEM_QUEUE_DEPTH", "256",
      "work-queue entries per queue pair, a power of two from 8 to 16384"},
@@ -158,6 +161,10 @@ Settings read_settings(const Lookup& lookup) {
   out.emulated = parse_emulated(value_of(lookup, "RAILSHMEM_EMULATED"));
   out.lanes = count("RAILSHMEM_LANES", 1, 64);
   out.ring_commands = parse_power("RAILSHMEM_RING", value_of(lookup, "RAILSHMEM_RING"), 4, 1 << 24);
+  out.contexts = static_cast<uint32_t>(
+      parse_count("RAILSHMEM_CONTEXTS", value_of(lookup, "RAILSHMEM_CONTEXTS"), 0, 1024));
+  out.teams = static_cast<uint32_t>(
+      parse_count("RAILSHMEM_TEAMS", value_of(lookup, "RAILSHMEM_TEAMS"), 3, 1024));
   out.queue_depth =
       parse_power("RAILSHMEM_QUEUE_DEPTH", value_of(lookup, "RAILSHMEM_QUEUE_DEPTH"), 8, 16384);
   out.inflight_bytes =

@@ -26,6 +26,8 @@ struct Settings {
   uint32_t rails = 0;       // emulated NICs per PE
   EmulatedSettings emulated;
   uint32_t lanes = 0;           // ordered channels per remote peer
+  uint32_t contexts = 0;        // besides the default one
+  uint32_t teams = 0;           // the predefined ones included
   uint32_t ring_commands = 0;   // slots of a command ring, a power of two
   uint32_t queue_depth = 0;     // work-queue entries per queue pair, a power of two
   uint64_t inflight_bytes = 0;  // bytes posted and not completed, per lane

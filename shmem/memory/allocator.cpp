@@ -65,6 +65,13 @@ std::optional<uint64_t> Allocator::size_of(uint64_t offset) const {
   return found->second;
 }
 
+uint64_t Allocator::behind(uint64_t offset) const {
+  auto next = used_.upper_bound(offset);
+  if (next == used_.begin()) return 0;
+  const auto& [start, bytes] = *--next;
+  return offset < start + bytes ? start + bytes - offset : 0;
+}
+
 uint64_t Allocator::largest_free() const {
   uint64_t largest = 0;
   for (const auto& [offset, bytes] : free_) largest = std::max(largest, bytes);

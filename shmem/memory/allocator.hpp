@@ -22,6 +22,9 @@ class Allocator {
   // The size of the range that starts at this offset; nothing when none does.
   std::optional<uint64_t> size_of(uint64_t offset) const;
 
+  // Bytes from `offset` to the end of the range it lies in; 0 where it lies in none.
+  uint64_t behind(uint64_t offset) const;
+
   uint64_t free_bytes() const { return free_bytes_; }
   uint64_t largest_free() const;
   uint64_t n_free_blocks() const { return free_.size(); }

@@ -43,6 +43,18 @@ bool SymmetricHeap::release(void* address) {
   return allocator_.release(static_cast<uint64_t>(static_cast<char*>(address) - start));
 }
 
+std::optional<uint64_t> SymmetricHeap::size_of(const void* address) const {
+  const char* start = base() + own_bytes_;
+  if (!contains(address, 0)) return std::nullopt;
+  return allocator_.size_of(static_cast<uint64_t>(static_cast<const char*>(address) - start));
+}
+
+uint64_t SymmetricHeap::behind(const void* address) const {
+  const char* start = base() + own_bytes_;
+  if (!contains(address, 0)) return 0;
+  return allocator_.behind(static_cast<uint64_t>(static_cast<const char*>(address) - start));
+}
+
 void SymmetricHeap::set_pes(int me, int n_pes) {
   peers_.resize(static_cast<std::size_t>(n_pes));
   bases_.assign(static_cast<std::size_t>(n_pes), nullptr);

@@ -2,6 +2,7 @@
 // what users allocate, and the mappings of the peers' heaps.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,10 @@ class SymmetricHeap {
   void* allocate(uint64_t bytes, uint64_t alignment, int pe);
   // False when nothing allocated starts there.
   bool release(void* address);
+  // Of the block that starts there; nothing when none does.
+  std::optional<uint64_t> size_of(const void* address) const;
+  // Bytes from there to the end of the block it lies in; 0 outside of blocks.
+  uint64_t behind(const void* address) const;
   const Allocator& allocator() const { return allocator_; }
 
   // Maps a peer's heap and keeps it mapped. Empty when it works, else the reason.

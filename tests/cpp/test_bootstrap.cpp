@@ -73,7 +73,7 @@ TEST_CASE("finalize: twice is fine, and operations after it are refused, not und
     runtime.finalize();
     runtime.finalize();
     try {
-      runtime.put(word, word, 8, 0);
+      runtime.default_context().put(word, word, 8, 0);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::argument) return;
     }

@@ -37,7 +37,7 @@ void exchange(Runtime& runtime, std::size_t bytes) {
   std::vector<unsigned char> block(bytes);
   for (int to = 0; to < n; ++to) {
     for (std::size_t i = 0; i < bytes; ++i) block[i] = pattern(me, to, i);
-    runtime.put(inbox + bytes * static_cast<std::size_t>(me), block.data(), bytes, to);
+    runtime.default_context().put(inbox + bytes * static_cast<std::size_t>(me), block.data(), bytes, to);
     // put has returned, so the source may change.
     std::fill(block.begin(), block.end(), 0xee);
   }
@@ -47,7 +47,7 @@ void exchange(Runtime& runtime, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i)
       wrong += inbox[bytes * static_cast<std::size_t>(from) + i] != pattern(from, me, i);
   for (int of = 0; of < n; ++of) {
-    runtime.get(block.data(), inbox + bytes * static_cast<std::size_t>(me), bytes, of);
+    runtime.default_context().get(block.data(), inbox + bytes * static_cast<std::size_t>(me), bytes, of);
     for (std::size_t i = 0; i < bytes; ++i) wrong += block[i] != pattern(me, of, i);
   }
   runtime.barrier_all();
@@ -86,15 +86,15 @@ TEST_CASE("a signal is never seen before its data") {
         std::vector<uint64_t> block(kWords);
         for (uint64_t round = 1; round <= kRounds; ++round) {
           std::fill(block.begin(), block.end(), round);
-          runtime.put_signal(data, block.data(), kWords * 8, arrived,
+          runtime.default_context().put_signal(data, block.data(), kWords * 8, arrived,
                              op == AtomicOp::set ? round : 1, op, to);
-          runtime.signal_wait_until(arrived, Compare::greater_equal, round);
+          signal_wait_until(runtime, arrived, Compare::greater_equal, round);
           for (std::size_t i = 0; i < kWords; ++i)
             if (data[i] != round)
               fail(ErrorKind::argument, "word ", i, " of round ", round, " is ", data[i]);
           // The sender may overwrite only what was read.
-          runtime.put_signal(data, nullptr, 0, taken, round, AtomicOp::set, from);
-          runtime.signal_wait_until(taken, Compare::greater_equal, round);
+          runtime.default_context().put_signal(data, nullptr, 0, taken, round, AtomicOp::set, from);
+          signal_wait_until(runtime, taken, Compare::greater_equal, round);
         }
       }));
     }
@@ -147,9 +147,9 @@ TEST_CASE("atomics of all PEs on one word add up and return each value once, on 
       auto* narrow = symmetric<uint32_t>(runtime, 2);
       auto* seen = symmetric<uint64_t>(runtime, 4 * kEach);
       for (uint64_t i = 0; i < kEach; ++i) {
-        const uint64_t mine = runtime.atomic_fetch(AtomicOp::add, counter, 8, 1, 0, 1);
-        runtime.atomic_update(AtomicOp::add, seen + mine, 8, 1, 2);
-        runtime.atomic_update(AtomicOp::add, narrow + 1, 4, 3, 1);
+        const uint64_t mine = runtime.default_context().atomic_fetch(AtomicOp::add, counter, 8, 1, 0, 1);
+        runtime.default_context().atomic_update(AtomicOp::add, seen + mine, 8, 1, 2);
+        runtime.default_context().atomic_update(AtomicOp::add, narrow + 1, 4, 3, 1);
       }
       runtime.barrier_all();
       if (runtime.my_pe() == 1 &&
@@ -176,13 +176,13 @@ TEST_CASE("each atomic does its own operation and returns the old value") {
             for (const unsigned width : {8u, 4u}) {
               const auto expect = [&](AtomicOp op, uint64_t operand, uint64_t compare,
                                       uint64_t old_value) {
-                const uint64_t got = runtime.atomic_fetch(op, word, width, operand, compare, 1);
+                const uint64_t got = runtime.default_context().atomic_fetch(op, word, width, operand, compare, 1);
                 if (got != old_value)
                   fail(ErrorKind::argument, "operation ", static_cast<int>(op), " of width ", width,
                        " returned ", got, " instead of ", old_value);
               };
-              runtime.atomic_update(AtomicOp::set, word, width, 12, 1);
-              runtime.quiet();
+              runtime.default_context().atomic_update(AtomicOp::set, word, width, 12, 1);
+              runtime.default_context().quiet();
               expect(AtomicOp::fetch, 0, 0, 12);
               expect(AtomicOp::add, 30, 0, 12);
               expect(AtomicOp::compare_swap, 7, 41, 42);  // does not match: stays
@@ -292,19 +292,19 @@ TEST_CASE("fence keeps the order of puts and atomics to one PE") {
       std::vector<uint64_t> block(64);
       for (uint64_t round = 1; round <= 30; ++round) {
         std::fill(block.begin(), block.end(), round);
-        runtime.put(data, block.data(), 64 * 8, to);
-        runtime.fence();
+        runtime.default_context().put(data, block.data(), 64 * 8, to);
+        runtime.default_context().fence();
         if (round % 2 == 0)
-          runtime.put(flag, &round, 8, to);
+          runtime.default_context().put(flag, &round, 8, to);
         else
-          runtime.atomic_update(AtomicOp::set, flag, 8, round, to);
-        runtime.wait_until(flag, 8, false, Compare::greater_equal, static_cast<int64_t>(round));
+          runtime.default_context().atomic_update(AtomicOp::set, flag, 8, round, to);
+        wait_until(runtime, flag, Compare::greater_equal, round);
         for (const uint64_t word : Span<uint64_t>(data, 64))
           if (word != round)
             fail(ErrorKind::argument, "round ", round, " saw ", word, " after its flag");
-        runtime.put_signal(flag + 1, nullptr, 0, done, round, AtomicOp::set, from);
-        runtime.signal_wait_until(done, Compare::greater_equal, round);
-        runtime.quiet();  // a flag SET by an atomic and one by a put are two writers: never in
+        runtime.default_context().put_signal(flag + 1, nullptr, 0, done, round, AtomicOp::set, from);
+        signal_wait_until(runtime, done, Compare::greater_equal, round);
+        runtime.default_context().quiet();  // a flag SET by an atomic and one by a put are two writers: never in
                           // flight at once
       }
     }));
@@ -365,15 +365,15 @@ TEST_CASE(
       }
       fail(ErrorKind::init, "nothing was refused: ", part);
     };
-    refused("PE 2 does not exist", [&] { runtime.put(word, &local, 8, 2); });
-    refused("PE -1 does not exist", [&] { runtime.get(&local, word, 8, -1); });
-    refused("is not inside the symmetric heap", [&] { runtime.put(&local, word, 8, 1); });
+    refused("PE 2 does not exist", [&] { runtime.default_context().put(word, &local, 8, 2); });
+    refused("PE -1 does not exist", [&] { runtime.default_context().get(&local, word, 8, -1); });
+    refused("is not inside the symmetric heap", [&] { runtime.default_context().put(&local, word, 8, 1); });
     refused("is not inside the symmetric heap",
-            [&] { runtime.put(word, &local, std::size_t{1} << 40, 1); });
+            [&] { runtime.default_context().put(word, &local, std::size_t{1} << 40, 1); });
     refused("is not inside the symmetric heap",
-            [&] { runtime.put(runtime.context().heap, &local, 8, 1); });
+            [&] { runtime.default_context().put(runtime.context().heap, &local, 8, 1); });
     refused("is not aligned", [&] {
-      runtime.atomic_update(AtomicOp::add, reinterpret_cast<char*>(word) + 4, 8, 1, 1);
+      runtime.default_context().atomic_update(AtomicOp::add, reinterpret_cast<char*>(word) + 4, 8, 1, 1);
     });
     refused("do not agree", [&] { runtime.malloc(runtime.my_pe() == 0 ? 64 : 128); });
     const std::size_t before = runtime.heap_free();
@@ -425,7 +425,7 @@ TEST_CASE("a wait that nothing satisfies ends at its deadline and says what it w
     run_pes(2, {{"RAILSHMEM_TIMEOUT_S", "0.3"}}, [&](Runtime& runtime) {
       auto* word = symmetric<uint64_t>(runtime, 1);
       *word = 5;
-      if (runtime.my_pe() == 0) runtime.signal_wait_until(word, Compare::equal, 77);
+      if (runtime.my_pe() == 0) signal_wait_until(runtime, word, Compare::equal, 77);
     });
   } catch (const Error& error) {
     const std::string what = error.what();

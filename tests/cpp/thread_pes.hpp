@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "shmem/api/context.hpp"
 #include "shmem/api/runtime.hpp"
+#include "shmem/api/waits.hpp"
 #include "shmem/bootstrap/threads.hpp"
 
 namespace railshmem::testing {

@@ -38,11 +38,11 @@ bool Proxy::issue() {
 // Gives the command its place on its lane.
 bool Proxy::begin() {
   const Command& c = current_.command;
-  if (c.pe < 0 || c.pe >= parts_.context.n_pes || c.lane >= parts_.settings.lanes) {
+  if (c.pe < 0 || c.pe >= parts_.context.n_pes || c.lane >= parts_.context.lane_stride) {
     refuse(nic::Status::local_operation);
     return true;
   }
-  current_.lane_index = static_cast<uint32_t>(c.pe) * parts_.settings.lanes + c.lane;
+  current_.lane_index = static_cast<uint32_t>(c.pe) * parts_.context.lane_stride + c.lane;
   LaneState& lane = *lanes_[current_.lane_index];
   if (lane.window.full()) return false;
   current_.lane = &lane;

@@ -29,12 +29,14 @@ Proxy::Proxy(const ProxyParts& parts)
       slots_(parts.settings.ring_commands),
       results_(kResultSlots) {
   device::DeviceContext& ctx = parts_.context;
-  const uint32_t n_lanes = parts_.settings.lanes;
-  const std::size_t count = static_cast<std::size_t>(ctx.n_pes) * n_lanes;
+  const uint32_t stride = ctx.lane_stride;
+  const std::size_t count = static_cast<std::size_t>(ctx.n_pes) * stride;
   shared_lanes_ = std::make_unique<device::Lane[]>(count);
   for (std::size_t index = 0; index < count; ++index) {
-    const int pe = static_cast<int>(index / n_lanes);
-    Channel* data = parts_.connections.data(pe, static_cast<uint32_t>(index % n_lanes));
+    const int pe = static_cast<int>(index / stride);
+    // Contexts share the queue pairs of the default context's lanes.
+    const auto queue_pair = static_cast<uint32_t>(index % stride) % parts_.settings.lanes;
+    Channel* data = parts_.connections.data(pe, queue_pair);
     shared_lanes_[index] = {0, 0, 0, data->rail(), 1};
     lanes_.push_back(
         std::make_unique<LaneState>(pe, data, &shared_lanes_[index], parts_.settings.queue_depth));
@@ -48,7 +50,6 @@ Proxy::Proxy(const ProxyParts& parts)
            parts_.provider.sleep_word()};
   ctx.rings = &ring_;
   ctx.lanes = shared_lanes_.get();
-  ctx.n_lanes = n_lanes;
   ctx.result_slots = results_.data();
   ctx.n_result_slots = kResultSlots;
   ctx.result_hint = &words_.result_hint;
