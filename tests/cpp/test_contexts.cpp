@@ -47,8 +47,8 @@ TEST_CASE("every context completes its own operations, on every shape") {
         for (std::size_t c = 0; c < kContexts; ++c) {
           const std::size_t at = (me * kContexts + c) * kWords;
           contexts[c]->put_nbi(inbox + at, source + c * kWords, kWords * 8, pe);
-          contexts[c]->put_signal(inbox + at, source + c * kWords, 8, flags + me * kContexts + c,
-                                  1, AtomicOp::set, pe);
+          contexts[c]->put_signal(inbox + at, source + c * kWords, 8, flags + me * kContexts + c, 1,
+                                  AtomicOp::set, pe);
           contexts[c]->fence();
         }
       for (auto& context : contexts) context->quiet();
@@ -130,8 +130,7 @@ TEST_CASE("strided puts and gets place every element and touch nothing between")
                       static_cast<std::size_t>(runtime.my_pe()));
             if (std::memcmp(wanted.data(), remote, kBytes) != 0)
               fail(ErrorKind::argument, "iput: ", element, " ", dst, " ", sst, " ", nelems);
-            for (std::size_t i = 0; i < kBytes; ++i)
-              remote[i] = static_cast<unsigned char>(i * 11);
+            for (std::size_t i = 0; i < kBytes; ++i) remote[i] = static_cast<unsigned char>(i * 11);
             runtime.barrier_all();
             std::vector<unsigned char> got(kBytes, 0xdd);
             context.iget(got.data(), remote, dst, sst, nelems, element, peer);
@@ -187,9 +186,8 @@ TEST_CASE("non-blocking gets and fetches have their results after quiet") {
       for (std::size_t i = 1; i < fetched.size(); ++i)
         if (fetched[i] <= fetched[i - 1]) fail(ErrorKind::argument, "a fetched value came twice");
       expect("compare_swap old", 0, old, 0);
-      expect("compare_swap", 0, context.atomic_fetch(AtomicOp::fetch, narrow, 4, 0, 0,
-                                                     static_cast<int>(me)),
-             me + 1);
+      expect("compare_swap", 0,
+             context.atomic_fetch(AtomicOp::fetch, narrow, 4, 0, 0, static_cast<int>(me)), me + 1);
       runtime.barrier_all();
       expect("counter", 0, context.atomic_fetch(AtomicOp::fetch, counter, 8, 0, 0, 2), 1200);
       runtime.barrier_all();

@@ -37,7 +37,8 @@ void exchange(Runtime& runtime, std::size_t bytes) {
   std::vector<unsigned char> block(bytes);
   for (int to = 0; to < n; ++to) {
     for (std::size_t i = 0; i < bytes; ++i) block[i] = pattern(me, to, i);
-    runtime.default_context().put(inbox + bytes * static_cast<std::size_t>(me), block.data(), bytes, to);
+    runtime.default_context().put(inbox + bytes * static_cast<std::size_t>(me), block.data(), bytes,
+                                  to);
     // put has returned, so the source may change.
     std::fill(block.begin(), block.end(), 0xee);
   }
@@ -47,7 +48,8 @@ void exchange(Runtime& runtime, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i)
       wrong += inbox[bytes * static_cast<std::size_t>(from) + i] != pattern(from, me, i);
   for (int of = 0; of < n; ++of) {
-    runtime.default_context().get(block.data(), inbox + bytes * static_cast<std::size_t>(me), bytes, of);
+    runtime.default_context().get(block.data(), inbox + bytes * static_cast<std::size_t>(me), bytes,
+                                  of);
     for (std::size_t i = 0; i < bytes; ++i) wrong += block[i] != pattern(me, of, i);
   }
   runtime.barrier_all();
@@ -87,7 +89,7 @@ TEST_CASE("a signal is never seen before its data") {
         for (uint64_t round = 1; round <= kRounds; ++round) {
           std::fill(block.begin(), block.end(), round);
           runtime.default_context().put_signal(data, block.data(), kWords * 8, arrived,
-                             op == AtomicOp::set ? round : 1, op, to);
+                                               op == AtomicOp::set ? round : 1, op, to);
           signal_wait_until(runtime, arrived, Compare::greater_equal, round);
           for (std::size_t i = 0; i < kWords; ++i)
             if (data[i] != round)
@@ -147,7 +149,8 @@ TEST_CASE("atomics of all PEs on one word add up and return each value once, on 
       auto* narrow = symmetric<uint32_t>(runtime, 2);
       auto* seen = symmetric<uint64_t>(runtime, 4 * kEach);
       for (uint64_t i = 0; i < kEach; ++i) {
-        const uint64_t mine = runtime.default_context().atomic_fetch(AtomicOp::add, counter, 8, 1, 0, 1);
+        const uint64_t mine =
+            runtime.default_context().atomic_fetch(AtomicOp::add, counter, 8, 1, 0, 1);
         runtime.default_context().atomic_update(AtomicOp::add, seen + mine, 8, 1, 2);
         runtime.default_context().atomic_update(AtomicOp::add, narrow + 1, 4, 3, 1);
       }
@@ -176,7 +179,8 @@ TEST_CASE("each atomic does its own operation and returns the old value") {
             for (const unsigned width : {8u, 4u}) {
               const auto expect = [&](AtomicOp op, uint64_t operand, uint64_t compare,
                                       uint64_t old_value) {
-                const uint64_t got = runtime.default_context().atomic_fetch(op, word, width, operand, compare, 1);
+                const uint64_t got =
+                    runtime.default_context().atomic_fetch(op, word, width, operand, compare, 1);
                 if (got != old_value)
                   fail(ErrorKind::argument, "operation ", static_cast<int>(op), " of width ", width,
                        " returned ", got, " instead of ", old_value);
@@ -302,10 +306,11 @@ TEST_CASE("fence keeps the order of puts and atomics to one PE") {
         for (const uint64_t word : Span<uint64_t>(data, 64))
           if (word != round)
             fail(ErrorKind::argument, "round ", round, " saw ", word, " after its flag");
-        runtime.default_context().put_signal(flag + 1, nullptr, 0, done, round, AtomicOp::set, from);
+        runtime.default_context().put_signal(flag + 1, nullptr, 0, done, round, AtomicOp::set,
+                                             from);
         signal_wait_until(runtime, done, Compare::greater_equal, round);
-        runtime.default_context().quiet();  // a flag SET by an atomic and one by a put are two writers: never in
-                          // flight at once
+        runtime.default_context().quiet();  // a flag SET by an atomic and one by a put are two
+                                            // writers: never in flight at once
       }
     }));
   }
@@ -367,13 +372,15 @@ TEST_CASE(
     };
     refused("PE 2 does not exist", [&] { runtime.default_context().put(word, &local, 8, 2); });
     refused("PE -1 does not exist", [&] { runtime.default_context().get(&local, word, 8, -1); });
-    refused("is not inside the symmetric heap", [&] { runtime.default_context().put(&local, word, 8, 1); });
+    refused("is not inside the symmetric heap",
+            [&] { runtime.default_context().put(&local, word, 8, 1); });
     refused("is not inside the symmetric heap",
             [&] { runtime.default_context().put(word, &local, std::size_t{1} << 40, 1); });
     refused("is not inside the symmetric heap",
             [&] { runtime.default_context().put(runtime.context().heap, &local, 8, 1); });
     refused("is not aligned", [&] {
-      runtime.default_context().atomic_update(AtomicOp::add, reinterpret_cast<char*>(word) + 4, 8, 1, 1);
+      runtime.default_context().atomic_update(AtomicOp::add, reinterpret_cast<char*>(word) + 4, 8,
+                                              1, 1);
     });
     refused("do not agree", [&] { runtime.malloc(runtime.my_pe() == 0 ? 64 : 128); });
     const std::size_t before = runtime.heap_free();
