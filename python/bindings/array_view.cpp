@@ -99,6 +99,14 @@ Word word_of(py::handle object, const char* call, const char* name, bool allow_f
   return {view.data(), static_cast<unsigned>(view.item_bytes()), kind};
 }
 
+uint64_t* signal_word(py::handle object, const char* call) {
+  const Word word = word_of(object, call, "sig_addr", false);
+  if (word.width != 8 || word.kind != 'u')
+    fail(ErrorKind::argument, call, ": sig_addr has integers of ", word.width * 8, " bits, kind '",
+         word.kind, "'; expected uint64");
+  return static_cast<uint64_t*>(word.address);
+}
+
 uint64_t bits_of(py::handle number, const Word& word, const char* call, const char* name) {
   if (word.kind == 'f') {
     const double value = py::cast<double>(number);

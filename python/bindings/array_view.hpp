@@ -52,6 +52,9 @@ struct Word {
 };
 Word word_of(py::handle object, const char* call, const char* name, bool allow_float);
 
+// A signal: the first element of an array of uint64.
+uint64_t* signal_word(py::handle object, const char* call);
+
 // A Python number as the bits of the word's type, and back. Throws Error(argument) when it does not
 // fit.
 uint64_t bits_of(py::handle number, const Word& word, const char* call, const char* name);

@@ -14,6 +14,7 @@
 #include "kernels/shmem/put.hpp"
 #include "python/bindings/bindings.hpp"
 #include "shmem/api/runtime.hpp"
+#include "shmem/api/waits.hpp"
 
 namespace railshmem::python {
 namespace {
@@ -37,8 +38,9 @@ double put(const RuntimePtr& rt, uintptr_t dest, uintptr_t source, std::size_t b
            uint64_t count) {
   const HookScope hook;
   const auto start = Clock::now();
-  for (uint64_t i = 0; i < count; ++i) rt->put(pointer(dest), pointer(source), bytes, pe);
-  rt->quiet();
+  for (uint64_t i = 0; i < count; ++i)
+    rt->default_context().put(pointer(dest), pointer(source), bytes, pe);
+  rt->default_context().quiet();
   return seconds_since(start);
 }
 
@@ -136,7 +138,7 @@ double pass_line(const RuntimePtr& rt, uintptr_t words, int other, uint64_t coun
     if (first) arch::store_release(theirs, value);
     // The library's wait, so that a peer that is gone ends this one, too.
     if (arch::load_acquire(mine) < value)
-      rt->signal_wait_until(mine, device::Compare::greater_equal, value);
+      signal_wait_until(*rt, mine, device::Compare::greater_equal, value);
     if (!first) arch::store_release(theirs, value);
   }
   base += trips + 1;

@@ -61,10 +61,17 @@ PYBIND11_MODULE(_core, m) {
   using namespace railshmem::python;
   m.doc() = "The C++ core of railshmem; use the package railshmem.";
   bind_errors();
+  m.def("set_default", &railshmem::set_default_runtime);
+  m.def("get_default", &railshmem::find_default_runtime);
   m.def("settings_table", settings_table, "(name, default, meaning) of every setting.");
   bind_bootstrap(m);
   bind_runtime(m);
-  bind_operations(m);
+  bind_teams(m);
+  bind_contexts(m);
+  bind_rma(m);
+  bind_atomics(m);
+  bind_waits(m);
+  bind_collectives(m);
   bind_ep(m);
   bind_bench(m);
 }

@@ -125,6 +125,41 @@ SymmetricMemory allocate(const std::shared_ptr<Runtime>& runtime, const py::int_
   return {runtime, address, static_cast<std::size_t>(bytes)};
 }
 
+SymmetricMemory allocate_zeros(const std::shared_ptr<Runtime>& runtime, long long count,
+                               long long size) {
+  if (count < 0 || size < 0)
+    fail(ErrorKind::argument, "shmem_calloc: ", count, " elements of ", size,
+         " bytes: expected no negative number");
+  const HookScope released;
+  void* address =
+      runtime->calloc(static_cast<std::size_t>(count), static_cast<std::size_t>(size));
+  return {runtime, address, static_cast<std::size_t>(count) * static_cast<std::size_t>(size)};
+}
+
+SymmetricMemory reallocate(const std::shared_ptr<Runtime>& runtime, py::handle object,
+                           long long nbytes) {
+  if (nbytes < 0)
+    fail(ErrorKind::argument, "shmem_realloc: ", nbytes, " bytes: expected no negative number");
+  void* address =
+      object.is_none() ? nullptr : ArrayView(object, "shmem_realloc", "ptr", false).data();
+  const HookScope released;
+  address = runtime->realloc(address, static_cast<std::size_t>(nbytes));
+  return {runtime, address, static_cast<std::size_t>(nbytes)};
+}
+
+// The peer's copy of an array: of its dtype and shape, alive as long as the runtime.
+py::object peer_array(const py::object& self, py::handle dest, long long pe) {
+  const auto& runtime = py::cast<const Runtime&>(self);
+  const ArrayView view(dest, "shmem_ptr", "dest", false);
+  void* there = runtime.ptr(view.data(), pe_of(pe));
+  if (there == nullptr) return py::none();
+  if (!py::isinstance<py::array>(dest))
+    return py::array(py::dtype::of<uint8_t>(), {view.size() * view.item_bytes()}, {1}, there, self);
+  const auto array = py::reinterpret_borrow<py::array>(dest);
+  const std::vector<py::ssize_t> shape(array.shape(), array.shape() + array.ndim());
+  return py::array(array.dtype(), shape, {}, there, self);
+}
+
 void release(Runtime& runtime, py::handle object) {
   void* address = object.is_none() ? nullptr : ArrayView(object, "shmem_free", "ptr", false).data();
   const HookScope released;
@@ -172,6 +207,9 @@ void bind_runtime(py::module_& m) {
           "True when the whole array lies in the symmetric heap.")
       .def_property_readonly("heap_free", &Runtime::heap_free, "Free bytes of the symmetric heap.")
       .def("malloc", &allocate, py::arg("nbytes"), py::arg("alignment") = 64)
+      .def("calloc", &allocate_zeros, py::arg("count"), py::arg("size"))
+      .def("realloc", &reallocate, py::arg("ptr"), py::arg("nbytes"))
+      .def("ptr", &peer_array, py::arg("dest"), py::arg("pe"))
       .def("free", &release, py::arg("ptr"));
 
   py::class_<SymmetricMemory>(

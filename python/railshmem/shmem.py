@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _comm: MPI.Intracomm | None = None  # of the current job, from before its first exchange
 _loss_watch: threading.Thread | None = None
 
+SHMEM_MALLOC_ATOMICS_REMOTE = 1
+SHMEM_MALLOC_SIGNAL_REMOTE = 2
+
 # For an operation to report that a PE is gone, before the job is ended without it.
 LOSS_GRACE_S = 2.0
 
@@ -103,6 +106,51 @@ def shmem_malloc(nbytes: int, *, alignment: int = 64) -> SymmetricMemory:
     and HeapExhausted naming what is free. OpenSHMEM 1.5, section 9.3.1.
     """
     return runtime().malloc(nbytes, alignment)
+
+
+def shmem_align(alignment: int, nbytes: int) -> SymmetricMemory:
+    """Collective: shmem_malloc aligned to `alignment` bytes, a power of two up to 4096.
+
+    OpenSHMEM 1.5, section 9.3.1.
+    """
+    return runtime().malloc(nbytes, alignment)
+
+
+def shmem_calloc(count: int, size: int) -> SymmetricMemory:
+    """Collective: `count` elements of `size` bytes, all 0 on every PE when it returns.
+
+    OpenSHMEM 1.5, section 9.3.3.
+    """
+    return runtime().calloc(count, size)
+
+
+def shmem_malloc_with_hints(nbytes: int, hints: int) -> SymmetricMemory:
+    """Collective: shmem_malloc; `hints` is a sum of SHMEM_MALLOC_ATOMICS_REMOTE and
+    SHMEM_MALLOC_SIGNAL_REMOTE and changes nothing: every heap serves all uses alike.
+
+    OpenSHMEM 1.5, section 9.3.2.
+    """
+    if hints & ~(SHMEM_MALLOC_ATOMICS_REMOTE | SHMEM_MALLOC_SIGNAL_REMOTE):
+        raise ArgumentError(f"shmem_malloc_with_hints: unknown hints {hints}")
+    return runtime().malloc(nbytes)
+
+
+def shmem_realloc(ptr: SymmetricMemory | NDArray[Any] | None, nbytes: int) -> SymmetricMemory:
+    """Collective: a block of `nbytes` bytes that begins with what `ptr` held; `ptr` is freed.
+
+    None allocates, 0 bytes free. Raises HeapExhausted, and `ptr` stays, where there is no room.
+    OpenSHMEM 1.5, section 9.3.1.
+    """
+    return runtime().realloc(ptr, nbytes)
+
+
+def shmem_ptr(dest: NDArray[Any], pe: int) -> NDArray[Any] | None:
+    """PE `pe`'s copy of the symmetric array `dest`, to load from and store to; None where its
+    memory is not mapped here.
+
+    OpenSHMEM 1.5, section 9.1.8.
+    """
+    return runtime().ptr(dest, pe)
 
 
 def shmem_array(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray[Any]:

@@ -57,6 +57,14 @@ void Context::check_signal(const char* call, const uint64_t* signal, AtomicOp op
          ": expected SHMEM_SIGNAL_SET or SHMEM_SIGNAL_ADD");
 }
 
+bool Context::maps(int pe) const {
+  return pe >= 0 && pe < team_->n_pes() && reaches(team_->pes()[static_cast<std::size_t>(pe)]);
+}
+
+bool Context::atomics_wait() const {
+  return parts_.context.atomics_posted;
+}
+
 bool Context::reaches(int pe) const {
   return parts_.context.transport[pe] == Transport::p2p;
 }

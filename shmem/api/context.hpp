@@ -30,6 +30,10 @@ class Context {
 
   const std::shared_ptr<Team>& team() const { return team_; }
   device::Lanes lanes() const { return lanes_; }
+  // True when `pe` exists and is reached by load and store.
+  bool maps(int pe) const;
+  // Atomics take a trip to another thread.
+  bool atomics_wait() const;
 
   // ---- puts and gets ----
 

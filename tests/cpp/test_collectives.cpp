@@ -238,13 +238,15 @@ TEST_CASE("a collective whose member does not come says so, and a half-done one 
   Environment environment = environment_of(all_shapes()[1]);
   environment["RAILSHMEM_TIMEOUT_S"] = "0.3";
   std::promise<void> gave_up;
+  std::promise<void> done;
   run_pes(2, environment, [&](Runtime& runtime) {
     auto* data = symmetric<uint64_t>(runtime, 80000);
     const auto pair =
         runtime.teams().split_strided(runtime.meetings(), *runtime.world(), 0, 1, 2, {});
     if (runtime.my_pe() == 1) {
       gave_up.get_future().wait();
-      return fcollect(runtime, *pair, data + 30000, data, 80000);
+      fcollect(runtime, *pair, data + 30000, data, 80000);
+      return done.get_future().wait();
     }
     // Not even begun: the team is as it was, and the meeting goes on where it was left.
     CHECK_THROWS_WITH_AS(fcollect(runtime, *pair, data + 30000, data, 80000),
@@ -259,6 +261,7 @@ TEST_CASE("a collective whose member does not come says so, and a half-done one 
       CHECK_THROWS_WITH_AS(call.wait_told(0, 1), doctest::Contains("collective"), Error);
     }
     CHECK_THROWS_WITH_AS(team_sync(runtime, *pair), doctest::Contains("ended half way"), Error);
+    done.set_value();
   });
 }
 
