@@ -63,14 +63,6 @@ py::object fetch(Context& context, const Atomic& atomic, py::handle dest, py::ha
   return number_of(old, with.word);
 }
 
-// Keeps a Python object alive from C++ threads that do not hold the interpreter.
-std::shared_ptr<void> owner_of(py::handle object) {
-  return {object.inc_ref().ptr(), [](void* kept) {
-            const py::gil_scoped_acquire held;
-            py::handle(static_cast<PyObject*>(kept)).dec_ref();
-          }};
-}
-
 void fetch_nbi(Context& context, const Atomic& atomic, py::handle result, py::handle dest,
                py::handle value, py::handle condition, long long pe) {
   const Operands with(atomic.name, atomic.allow_float, dest, value, condition);

@@ -49,6 +49,14 @@ void run(bool brief, const Call& call) {
   call();
 }
 
+// Keeps a Python object alive from C++ threads that do not hold the interpreter.
+inline std::shared_ptr<void> owner_of(py::handle object) {
+  return {object.inc_ref().ptr(), [](void* kept) {
+            const py::gil_scoped_acquire held;
+            py::handle(static_cast<PyObject*>(kept)).dec_ref();
+          }};
+}
+
 // Out of int's range is out of the job's range: the runtime says so.
 inline int pe_of(long long pe) {
   return pe < INT32_MIN || pe > INT32_MAX ? -1 : static_cast<int>(pe);

@@ -131,8 +131,7 @@ SymmetricMemory allocate_zeros(const std::shared_ptr<Runtime>& runtime, long lon
     fail(ErrorKind::argument, "shmem_calloc: ", count, " elements of ", size,
          " bytes: expected no negative number");
   const HookScope released;
-  void* address =
-      runtime->calloc(static_cast<std::size_t>(count), static_cast<std::size_t>(size));
+  void* address = runtime->calloc(static_cast<std::size_t>(count), static_cast<std::size_t>(size));
   return {runtime, address, static_cast<std::size_t>(count) * static_cast<std::size_t>(size)};
 }
 
@@ -145,6 +144,40 @@ SymmetricMemory reallocate(const std::shared_ptr<Runtime>& runtime, py::handle o
   const HookScope released;
   address = runtime->realloc(address, static_cast<std::size_t>(nbytes));
   return {runtime, address, static_cast<std::size_t>(nbytes)};
+}
+
+// ---- users' own memory ----
+
+void register_buffer(Runtime& runtime, py::handle object) {
+  const ArrayView view(object, "shmemx_buffer_register", "buffer", true);
+  runtime.register_buffer(view.data(), view.size() * view.item_bytes(), owner_of(object));
+}
+
+void unregister_buffer(Runtime& runtime, py::handle object) {
+  const ArrayView view(object, "shmemx_buffer_unregister", "buffer", true);
+  const HookScope released;
+  runtime.unregister_buffer(view.data());
+}
+
+// An array of the buffer's dtype and shape over the heap's view of it.
+py::array register_symmetric(const py::object& self, const py::array& buffer) {
+  auto& runtime = py::cast<Runtime&>(self);
+  const ArrayView view(buffer, "shmemx_buffer_register_symmetric", "buffer", true);
+  std::shared_ptr<void> owner = owner_of(buffer);
+  void* symmetric = nullptr;
+  {
+    const HookScope released;
+    symmetric =
+        runtime.register_symmetric(view.data(), view.size() * view.item_bytes(), std::move(owner));
+  }
+  const std::vector<py::ssize_t> shape(buffer.shape(), buffer.shape() + buffer.ndim());
+  return py::array(buffer.dtype(), shape, {}, symmetric, self);
+}
+
+void unregister_symmetric(Runtime& runtime, py::handle object) {
+  const ArrayView view(object, "shmemx_buffer_unregister_symmetric", "symmetric", true);
+  const HookScope released;
+  runtime.unregister_symmetric(view.data());
 }
 
 // The peer's copy of an array: of its dtype and shape, alive as long as the runtime.
@@ -210,6 +243,10 @@ void bind_runtime(py::module_& m) {
       .def("calloc", &allocate_zeros, py::arg("count"), py::arg("size"))
       .def("realloc", &reallocate, py::arg("ptr"), py::arg("nbytes"))
       .def("ptr", &peer_array, py::arg("dest"), py::arg("pe"))
+      .def("register_buffer", &register_buffer, py::arg("buffer"))
+      .def("unregister_buffer", &unregister_buffer, py::arg("buffer"))
+      .def("register_symmetric", &register_symmetric, py::arg("buffer"))
+      .def("unregister_symmetric", &unregister_symmetric, py::arg("symmetric"))
       .def("free", &release, py::arg("ptr"));
 
   py::class_<SymmetricMemory>(

@@ -155,6 +155,10 @@ from railshmem.shmem import (
     shmem_n_pes,
     shmem_ptr,
     shmem_realloc,
+    shmemx_buffer_register,
+    shmemx_buffer_register_symmetric,
+    shmemx_buffer_unregister,
+    shmemx_buffer_unregister_symmetric,
     symmetric_array,
 )
 
@@ -339,5 +343,9 @@ __all__ = [
     "shmem_wait_until_some",
     "shmem_wait_until_some_vector",
     "shmem_xor_reduce",
+    "shmemx_buffer_register",
+    "shmemx_buffer_register_symmetric",
+    "shmemx_buffer_unregister",
+    "shmemx_buffer_unregister_symmetric",
     "symmetric_array",
 ]

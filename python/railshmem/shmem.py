@@ -153,6 +153,36 @@ def shmem_ptr(dest: NDArray[Any], pe: int) -> NDArray[Any] | None:
     return runtime().ptr(dest, pe)
 
 
+def shmemx_buffer_register(buffer: NDArray[Any]) -> None:
+    """Lets the NICs of this PE use `buffer`, an array outside of the heap: non-blocking and large
+    puts leave from it, and gets land in it, without a copy. It is kept alive until
+    shmemx_buffer_unregister. The same array may be registered again, and is then counted.
+
+    Raises ArgumentError for heap memory and for memory that overlaps another registered buffer.
+    """
+    runtime().register_buffer(buffer)
+
+
+def shmemx_buffer_unregister(buffer: NDArray[Any]) -> None:
+    """Completes what was posted, then ends a registration. Raises ArgumentError for others."""
+    runtime().unregister_buffer(buffer)
+
+
+def shmemx_buffer_register_symmetric(buffer: NDArray[Any]) -> NDArray[Any]:
+    """Collective, same size everywhere: makes `buffer` symmetric where it is, without a copy later.
+
+    Returns an array of the same memory, dtype and shape whose address is symmetric: use that one
+    in calls. Address and size are multiples of the page size (mmap.PAGESIZE); nobody may touch the
+    memory during the call. It takes as much of the heap. Raises ArgumentError and HeapExhausted.
+    """
+    return runtime().register_symmetric(buffer)
+
+
+def shmemx_buffer_unregister_symmetric(symmetric: NDArray[Any]) -> None:
+    """Collective: the buffer is the caller's own again, with what it holds; `symmetric` is gone."""
+    runtime().unregister_symmetric(symmetric)
+
+
 def shmem_array(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray[Any]:
     """Collective: an uninitialised array in the symmetric heap, of any dtype (also ml_dtypes)."""
     return symmetric_array(runtime(), shape, dtype)

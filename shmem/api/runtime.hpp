@@ -87,6 +87,26 @@ class Runtime {
   // True when [address, address + bytes) lies in the symmetric heap.
   bool in_heap(const void* address, std::size_t bytes) const;
 
+  // ---- users' own memory ----
+
+  // Registers [address, address + bytes) on every NIC of this PE: from there large puts leave, and
+  // gets land, without a copy. The same range may be registered again, and is then counted. Throws
+  // Error(argument) for nothing, for heap memory and for a range that overlaps another one. `owner`
+  // is kept as long as the registration.
+  void register_buffer(void* address, std::size_t bytes, std::shared_ptr<void> owner = nullptr);
+  // Waits until nothing posted uses it. Throws Error(argument) where nothing registered starts
+  // there.
+  void unregister_buffer(void* address);
+
+  // Collective, same `bytes` everywhere: moves the caller's memory into the symmetric heap without
+  // moving it from its address, and returns its symmetric address: both name the same bytes from
+  // then on. `address` and `bytes` are multiples of the page size; nobody may touch the memory
+  // during the call. Throws Error(argument), Error(heap_exhausted).
+  void* register_symmetric(void* address, std::size_t bytes, std::shared_ptr<void> owner = nullptr);
+  // Collective: the memory at the address it was registered with is the caller's own again, with
+  // what it holds by then.
+  void unregister_symmetric(void* symmetric);
+
   // ---- streams of order ----
 
   // The context that exists from init to finalize; its team is the world.

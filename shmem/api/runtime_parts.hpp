@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,6 +17,7 @@
 #include "shmem/api/runtime.hpp"
 #include "shmem/api/teams.hpp"
 #include "shmem/memory/key_table.hpp"
+#include "shmem/memory/registered_buffers.hpp"
 #include "shmem/memory/symmetric_heap.hpp"
 #include "shmem/transport/proxy/proxy.hpp"
 
@@ -48,8 +50,10 @@ class Runtime::Parts {
   void check_word(const char* call, const char* what, const void* word, unsigned width) const;
   // NICs may read and write [address, address + bytes).
   bool registered(const void* address, std::size_t bytes) const {
-    return heap.contains(address, bytes);
+    return heap.contains(address, bytes) || buffers.contains(address, bytes);
   }
+
+  void deregister(const std::vector<uint32_t>& lkeys);  // by rail; 0: none
 
   std::shared_ptr<Bootstrap> bootstrap;
   Settings settings;
@@ -65,6 +69,12 @@ class Runtime::Parts {
   std::unique_ptr<Topology> topology;
   std::vector<device::Transport> transports;
   KeyTable keys;
+  RegisteredBuffers buffers;
+  struct Adopted {
+    void* address;  // the caller's, of the same pages
+    std::shared_ptr<void> owner;
+  };
+  std::map<void*, Adopted> adopted;                 // by symmetric address
   std::unique_ptr<proxy::Connections> connections;  // null where every peer is P2P
   std::unique_ptr<proxy::Proxy> proxy;
   Bounce bounce;

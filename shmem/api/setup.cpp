@@ -249,8 +249,8 @@ void Runtime::Parts::start() {
       }
     bounce.assign(heap.base() + own.bounce, own.bounce_bytes);
     proxy = std::make_unique<proxy::Proxy>(proxy::ProxyParts{settings, *provider, *connections,
-                                                             keys, context, own.scratch, native,
-                                                             ordered, context.spins * 10});
+                                                             keys, buffers, context, own.scratch,
+                                                             native, ordered, context.spins * 10});
     proxy->start();
   }
   std::vector<std::pair<int, SegmentHandle>> peers;

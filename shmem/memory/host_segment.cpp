@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <utility>
 
 #include "shmem/base/error.hpp"
@@ -78,6 +79,27 @@ HostSegment& HostSegment::operator=(HostSegment&& other) noexcept {
 
 HostSegment::~HostSegment() {
   if (mapped_) ::munmap(data_, bytes_);
+}
+
+void HostSegment::lay_over(void* address, std::size_t offset, std::size_t bytes) const {
+  std::memcpy(data_ + offset, address, bytes);
+  if (::mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+             fd_.get(), static_cast<off_t>(offset)) == MAP_FAILED)
+    fail(ErrorKind::argument, "cannot map the heap over ", bytes_text(bytes), " at ", address, ": ",
+         errno_text());
+}
+
+void HostSegment::take_back(void* address, std::size_t bytes) {
+  // Made elsewhere first: the contents must exist when they take the place of the shared pages.
+  void* copy = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (copy == MAP_FAILED)
+    fail(ErrorKind::argument, "no memory for ", bytes_text(bytes), ": ", errno_text());
+  std::memcpy(copy, address, bytes);
+  if (::mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address) == MAP_FAILED) {
+    const std::string why = errno_text();
+    ::munmap(copy, bytes);
+    fail(ErrorKind::argument, "cannot move ", bytes_text(bytes), " to ", address, ": ", why);
+  }
 }
 
 SegmentHandle HostSegment::handle() const {

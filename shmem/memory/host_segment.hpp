@@ -37,6 +37,12 @@ class HostSegment {
   HostSegment& operator=(HostSegment&& other) noexcept;
   ~HostSegment();
 
+  // Lays part of a created segment over the pages at `address`, which must exist, with their
+  // contents; and lays private pages with the same contents over them again. Whole pages. Throws
+  // Error(argument).
+  void lay_over(void* address, std::size_t offset, std::size_t bytes) const;
+  static void take_back(void* address, std::size_t bytes);
+
   char* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
   SegmentHandle handle() const;  // of a created segment

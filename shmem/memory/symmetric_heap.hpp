@@ -17,6 +17,7 @@ class SymmetricHeap {
 
   char* base() const { return segment_.data(); }
   uint64_t bytes() const { return segment_.bytes(); }
+  const HostSegment& segment() const { return segment_; }
   uint64_t own_bytes() const { return own_bytes_; }
   SegmentHandle handle() const { return segment_.handle(); }
 

@@ -328,3 +328,96 @@ TEST_CASE("realloc keeps the contents, and the old block where the heap has no r
                          Error);
   });
 }
+
+TEST_CASE("users' own memory is put from and got into without a copy, once it is registered") {
+  for (const Shape& shape : {all_shapes()[0], all_shapes()[1], all_shapes()[4]}) {
+    CAPTURE(shape.name);
+    CHECK_NOTHROW(run_pes(2, environment_of(shape), [](Runtime& runtime) {
+      constexpr std::size_t kWords = 100000;
+      auto* inbox = symmetric<uint64_t>(runtime, kWords);
+      std::vector<uint64_t> mine(kWords + 2);
+      std::vector<uint64_t> back(kWords);
+      for (std::size_t i = 0; i < mine.size(); ++i)
+        mine[i] = i + static_cast<std::size_t>(runtime.my_pe()) * 1000000;
+      // A tensor inside a larger allocation: its first and last byte are what counts.
+      runtime.register_buffer(mine.data() + 1, kWords * 8);
+      runtime.register_buffer(mine.data() + 1, kWords * 8);
+      runtime.register_buffer(back.data(), kWords * 8);
+      runtime.barrier_all();
+      const int peer = 1 - runtime.my_pe();
+      Context& context = runtime.default_context();
+      context.put_nbi(inbox, mine.data() + 1, kWords * 8, peer);
+      runtime.barrier_all();
+      for (std::size_t i = 0; i < kWords; ++i)
+        expect("inbox", i, inbox[i], i + 1 + static_cast<std::size_t>(peer) * 1000000);
+      context.get_nbi(back.data() + 3, inbox + 3, (kWords - 3) * 8, peer);
+      context.quiet();
+      for (std::size_t i = 3; i < kWords; ++i)
+        expect("back", i, back[i], i + 1 + static_cast<std::size_t>(runtime.my_pe()) * 1000000);
+      runtime.barrier_all();
+      const auto told = [&](const auto& call) {
+        try {
+          call();
+        } catch (const Error& error) {
+          return std::string(error.what());
+        }
+        return std::string("nothing");
+      };
+      const auto need = [](const std::string& text, const char* part) {
+        if (text.find(part) == std::string::npos) fail(ErrorKind::argument, "told: ", text);
+      };
+      need(told([&] { runtime.register_buffer(mine.data(), 16); }), "overlaps");
+      need(told([&] { runtime.register_buffer(inbox, 16); }), "registered already");
+      runtime.unregister_buffer(mine.data() + 1);
+      context.put_nbi(inbox, mine.data() + 1, kWords * 8, peer);  // counted: still registered
+      context.quiet();
+      runtime.unregister_buffer(mine.data() + 1);
+      need(told([&] { runtime.unregister_buffer(mine.data() + 1); }), "nothing registered");
+      context.put(inbox, mine.data() + 1, kWords * 8, peer);  // and without, by a copy
+      runtime.barrier_all();
+    }));
+  }
+}
+
+TEST_CASE("users' pages become symmetric where they are, and their own again with their contents") {
+  for (const Shape& shape : {all_shapes()[0], all_shapes()[1]}) {
+    CAPTURE(shape.name);
+    CHECK_NOTHROW(run_pes(2, environment_of(shape), [](Runtime& runtime) {
+      constexpr std::size_t kBytes = 3 * 4096;
+      std::vector<char> room(kBytes + 2 * 4096, 7);
+      auto* own =
+          reinterpret_cast<char*>((reinterpret_cast<uint64_t>(room.data()) + 4095) / 4096 * 4096);
+      for (std::size_t i = 0; i < kBytes; ++i)
+        own[i] = static_cast<char>(i % 100 + static_cast<std::size_t>(runtime.my_pe()));
+      auto* shared = static_cast<char*>(runtime.register_symmetric(own, kBytes));
+      runtime.barrier_all();
+      const int peer = 1 - runtime.my_pe();
+      char got[kBytes];
+      runtime.default_context().get(got, shared, kBytes, peer);
+      for (std::size_t i = 0; i < kBytes; ++i)
+        expect("got", i, static_cast<uint64_t>(got[i]), i % 100 + static_cast<std::size_t>(peer));
+      runtime.barrier_all();
+      const uint64_t word = 0x1122334455667788;
+      runtime.default_context().put(shared + 4096, &word, 8, peer);
+      runtime.barrier_all();
+      if (std::memcmp(own + 4096, &word, 8) != 0)
+        fail(ErrorKind::argument, "a put does not show in the user's memory");
+      const std::size_t free_before = runtime.heap_free();
+      runtime.unregister_symmetric(shared);
+      if (runtime.heap_free() != free_before + kBytes) fail(ErrorKind::argument, "heap leaks");
+      if (std::memcmp(own + 4096, &word, 8) != 0 || own[1] != 1 + runtime.my_pe() ||
+          room.front() != 7 || room.back() != 7)
+        fail(ErrorKind::argument, "the contents did not stay");
+      own[0] = 42;  // writable, and nobody else's
+      runtime.barrier_all();
+      std::string told;
+      try {
+        runtime.register_symmetric(own + 8, 4096);
+      } catch (const Error& error) {
+        told = error.what();
+      }
+      if (told.find("multiples of the page size") == std::string::npos)
+        fail(ErrorKind::argument, "told: ", told);
+    }));
+  }
+}

@@ -70,6 +70,13 @@ void Proxy::post(Channel& channel, const nic::WorkRequest& request, const Posted
   channel.submit(request, entry);
 }
 
+// Of the heap, which most things are in, or of a buffer that the user registered.
+uint32_t Proxy::local_key(uint64_t address, int rail) const {
+  const auto heap = reinterpret_cast<uint64_t>(parts_.context.heap);
+  if (address - heap < parts_.context.heap_bytes) return parts_.keys.local(rail);
+  return parts_.buffers.lkey(address, rail);
+}
+
 nic::WorkRequest Proxy::write_of(const LaneState& lane, uint64_t target) const {
   nic::WorkRequest request;
   request.op = nic::Opcode::write;
@@ -102,6 +109,7 @@ bool Proxy::transfer(nic::Opcode op, After last) {
     nic::WorkRequest request = write_of(lane, target);
     request.op = op;
     request.local = c.source + current_.bytes_done;
+    request.lkey = local_key(request.local, lane.data->rail());
     request.length = static_cast<uint32_t>(piece);
     current_.bytes_done += piece;
     const bool is_last = current_.bytes_done == c.bytes;

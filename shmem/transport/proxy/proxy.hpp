@@ -13,6 +13,7 @@
 #include "kernels/shmem/ring.hpp"
 #include "shmem/base/settings.hpp"
 #include "shmem/memory/key_table.hpp"
+#include "shmem/memory/registered_buffers.hpp"
 #include "shmem/nic/nic.hpp"
 #include "shmem/transport/proxy/atomics.hpp"
 #include "shmem/transport/proxy/connections.hpp"
@@ -26,7 +27,8 @@ struct ProxyParts {
   nic::Provider& provider;
   Connections& connections;
   const KeyTable& keys;
-  device::DeviceContext& context;  // the proxy fills in rings, lanes and result slots
+  const RegisteredBuffers& buffers;  // local memory besides the heap
+  device::DeviceContext& context;    // the proxy fills in rings, lanes and result slots
   uint64_t scratch_offset;
   bool native_atomics;  // every NIC of the job has them
   bool ordered;         // every NIC of the job places WRITEs in order
@@ -73,6 +75,7 @@ class Proxy final : private Atomics::Client {
   bool issue_signal();
   bool transfer(nic::Opcode op, After last);
   bool signal_follows_data(const device::Command& command, const LaneState& lane) const;
+  uint32_t local_key(uint64_t address, int rail) const;
   nic::WorkRequest write_of(const LaneState& lane, uint64_t target) const;
   void post(Channel& channel, const nic::WorkRequest& request, const Posted& entry);
   void complete_now();
