@@ -41,6 +41,7 @@ class Player {
       std::this_thread::sleep_for(std::chrono::microseconds(plan.nap_us));
     fetched_.assign(mine.size(), 0);
     landed_.assign(mine.size(), {});
+    settled_ = 0;
     for (std::size_t i = 0; i < mine.size(); ++i)
       if (with_atomics_ || !is_atomic(mine[i].kind)) operation(mine, i);
     for (int i = 0; i < kContexts; ++i) context(i).quiet();
@@ -87,7 +88,6 @@ class Player {
   }
 
   void operation(const std::vector<Operation>& mine, std::size_t index) {
-    if (index == 0) settled_ = 0;
     wait_for_overlaps(mine, index);
     const Operation& o = mine[index];
     Context& ctx = context(o.context);
