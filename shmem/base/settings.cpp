@@ -19,8 +19,15 @@ constexpr SettingInfo kTable[] = {
     {"RAILSHMEM_RAILS", "0", "emulated NICs (rails) per node; 0 means one where a NIC is needed"},
     {"RAILSHMEM_EMULATED", "atomics=on,ordered=on,isolated=on,seed=1",
      "what the emulated NICs do: native atomics, ordered WRITEs, rails isolated from each other, "
-     "and "
-     "the seed of the reordering"},
+     "and the seed of the reordering and of the faults"},
+    {"RAILSHMEM_FAULTS", "",
+     "faults of the emulated NICs, parts joined by commas: lose=SHARE or lose=@N (completions that "
+     "never come: a share of them, or the N-th of each NIC), delay=SHARE:TIME (requests held up "
+     "before they are placed or answered), reorder=on (completions of different queue pairs), "
+     "fail=OPERATION@N:ANSWER (the N-th any, write, read, atomic or send of each NIC ends with the "
+     "error access, operation or retry; after retry it may have been executed), rail=R@TIME or "
+     "rail=R@N (NICs of rail R go down after a time, or with their N-th request), pe=RANK (only "
+     "that PE's NICs). TIME has a unit: ns, us, ms or s. The seed is that of RAILSHMEM_EMULATED"},
     {"RAILSHMEM_LANES", "1", "ordered channels to each remote peer, spread over the rails"},
     {"RAILSHMEM_CONTEXTS", "8",
      "communication contexts, besides the default one, that a PE of a job with NICs may have"},
@@ -159,6 +166,7 @@ Settings read_settings(const Lookup& lookup) {
   out.nodes = count("RAILSHMEM_NODES", 0, 1 << 20);
   out.rails = count("RAILSHMEM_RAILS", 0, 16);
   out.emulated = parse_emulated(value_of(lookup, "RAILSHMEM_EMULATED"));
+  out.emulated.faults = parse_faults(value_of(lookup, "RAILSHMEM_FAULTS"));
   out.lanes = count("RAILSHMEM_LANES", 1, 64);
   out.ring_commands = parse_power("RAILSHMEM_RING", value_of(lookup, "RAILSHMEM_RING"), 4, 1 << 24);
   out.contexts = static_cast<uint32_t>(

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "shmem/base/fault_settings.hpp"
 #include "shmem/base/span.hpp"
 
 namespace railshmem {
@@ -16,7 +17,8 @@ struct EmulatedSettings {
   bool atomics = true;   // FETCH_AND_ADD and COMPARE_AND_SWAP are executed
   bool ordered = true;   // WRITEs of one queue pair are placed in order and whole
   bool isolated = true;  // a NIC connects only to NICs of its own rail
-  uint32_t seed = 1;     // of the reordering
+  uint32_t seed = 1;     // of the reordering and of the faults
+  FaultSettings faults;  // RAILSHMEM_FAULTS
 };
 
 struct Settings {

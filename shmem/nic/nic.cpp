@@ -40,6 +40,8 @@ const char* name_of(Status status) {
       return "receiver not ready (no receive buffer)";
     case Status::peer_unreachable:
       return "peer unreachable (retries exceeded)";
+    case Status::peer_ended:
+      return "peer unreachable: its process has ended";
   }
   return "unknown status";
 }

@@ -72,7 +72,8 @@ enum class Status : uint8_t {
   remote_access,       // rkey, remote bounds or rights
   remote_operation,    // the peer could not do it (atomics it does not offer, misaligned)
   receiver_not_ready,  // no receive buffer was posted
-  peer_unreachable,    // the peer's NIC is gone
+  peer_unreachable,    // the peer did not answer: its NIC, its queue pair or the rail is down
+  peer_ended,          // as before, and the provider knows that the peer's process has ended
 };
 const char* name_of(Status status);
 
@@ -110,6 +111,13 @@ class Endpoint {
   // region of `lkey` must have been registered with `shared` (see register_memory).
   virtual bool post_receive(uint64_t address, uint32_t lkey, uint32_t bytes) = 0;
 
+  // Puts this end in error, if it is not: what is posted and not completed is flushed, and nothing
+  // of the peer is let in any more. False while a request of the peer is still being executed here:
+  // call again. After true nothing of this connection can touch this side's memory.
+  virtual bool shut() = 0;
+  // After that: how many of the peer's requests were executed here, all earlier ones included.
+  virtual uint64_t executed() const = 0;
+
   virtual uint64_t posted() const = 0;     // requests posted since creation
   virtual uint64_t completed() const = 0;  // of those, polled as completed
 };
@@ -134,7 +142,8 @@ class Nic {
   // Queues of `depth` requests and `receive_depth` receive buffers, both powers of two.
   virtual std::unique_ptr<Endpoint> create_endpoint(uint32_t depth, uint32_t receive_depth) = 0;
 
-  // Does the part of the work that the provider leaves to the CPU; true when something moved.
+  // Does the part of the work that the provider leaves to the CPU; true when something moved or
+  // will move without a doorbell.
   virtual bool progress() = 0;
 
   // Fills up to `room` completions of all endpoints of this NIC; returns how many.
@@ -152,6 +161,11 @@ class Provider {
   // work and waits (futex, shared between processes) while the word is 1. Whoever brings work, the
   // NICs included, exchanges it to 0 and wakes the thread when it was 1.
   virtual uint32_t* sleep_word() = 0;
+
+  // The first and the last call of the thread that drives the NICs. In between, peers can notice
+  // the end of this process (Status::peer_ended).
+  virtual void begin_driving() = 0;
+  virtual void end_driving() = 0;
 };
 
 static_assert(std::is_trivially_copyable_v<NicAddress> &&

@@ -368,6 +368,7 @@ TEST_CASE("emulated NIC: peers in two processes; one dies in the middle of a cop
   if (child == 0) {
     ::close(sockets[0]);
     Side b(1, {});
+    b.provider->begin_driving();
     b.open();
     const Card a = swap(1, card_of(b));
     b.endpoint->connect(a.nic, a.endpoint);

@@ -4,10 +4,17 @@ namespace railshmem::nic::emulated {
 
 using mlx5::CqeOpcode;
 using mlx5::Syndrome;
+namespace {
+
+// Hardware gives details of its own in this field.
+constexpr uint8_t kPeerEnded = 1;
+
+}  // namespace
 
 void publish(mlx5::Cqe* at, const Answer& answer, uint8_t owner) {
   at->imm = mlx5::be32(answer.imm);
   at->byte_count = mlx5::be32(answer.bytes);
+  at->vendor_syndrome = answer.peer_ended ? kPeerEnded : 0;
   at->syndrome = static_cast<uint8_t>(answer.syndrome);
   at->qpn = mlx5::be32(static_cast<uint32_t>(answer.op) << 24 | answer.qpn);
   at->wqe_counter = mlx5::be16(answer.counter);
@@ -33,7 +40,7 @@ Status status_of(const mlx5::Cqe& cqe) {
     case Syndrome::remote_operation:
       return Status::remote_operation;
     case Syndrome::transport_retry:
-      return Status::peer_unreachable;
+      return cqe.vendor_syndrome == kPeerEnded ? Status::peer_ended : Status::peer_unreachable;
     case Syndrome::receiver_not_ready:
       return Status::receiver_not_ready;
     case Syndrome::ok:

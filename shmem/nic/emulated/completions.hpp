@@ -18,6 +18,7 @@ struct Answer {
   uint16_t counter = 0;  // of the entry or receive buffer
   uint32_t bytes = 0;
   uint32_t imm = 0;
+  bool peer_ended = false;  // why the peer did not answer
 };
 
 void publish(mlx5::Cqe* at, const Answer& answer, uint8_t owner);

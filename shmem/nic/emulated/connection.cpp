@@ -1,8 +1,5 @@
 #include "shmem/nic/emulated/connection.hpp"
 
-#include <signal.h>
-
-#include <cerrno>
 #include <utility>
 
 #include "shmem/nic/emulated/robust_lock.hpp"
@@ -12,10 +9,6 @@ namespace {
 
 // A process that stays inside one copy for so long was stopped for good.
 constexpr uint64_t kStuckNs = 10'000'000'000;
-
-bool is_dead(int32_t pid) {
-  return ::kill(pid, 0) != 0 && errno == ESRCH;
-}
 
 }  // namespace
 
@@ -27,7 +20,7 @@ Connection::Visit::Visit(Connection& to) : visits_(&to.own_.visits) {
   // Announce, then look; the peer revokes, then looks for the announcement. Both are ordered, so at
   // least one side sees the other.
   arch::store_ordered(visits_, *visits_ + 1);
-  admitted_ = arch::load_ordered(&to.far_slot().link) == to.token_;
+  admitted_ = arch::load_ordered(&to.far_slot().link) == to.token_ && !to.peer_->ended();
 }
 
 Connection::Visit::~Visit() {
@@ -62,6 +55,11 @@ void Connection::complete_receive(Answer answer) {
   arch::wake(peer_->sleep_word());
 }
 
+bool Connection::visited() const {
+  // Ordered after the store that revoked something; pairs with the end of the visit.
+  return (arch::load_ordered(&far_slot().visits) & 1) != 0 && !peer_->ended();
+}
+
 void Connection::wait_for_visitor() const {
   const uint64_t* visits = &far_slot().visits;
   const uint64_t seen = arch::load_ordered(visits);
@@ -70,9 +68,7 @@ void Connection::wait_for_visitor() const {
   arch::Backoff backoff(1000);
   // Pairs with the end of the visit: what the visitor wrote is done.
   while (arch::load_acquire(visits) == seen) {
-    if (backoff.long_look() &&
-        (is_dead(peer_->location().segment.pid) || arch::clock_ns() > deadline))
-      return;
+    if (backoff.long_look() && (peer_->ended() || arch::clock_ns() > deadline)) return;
     backoff.step();
   }
 }

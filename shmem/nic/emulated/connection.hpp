@@ -22,7 +22,8 @@ class Connection {
     ~Visit();
     Visit(const Visit&) = delete;
     Visit& operator=(const Visit&) = delete;
-    // False: the peer closed this queue pair, has it in error, or connected it to another.
+    // False: the peer closed this queue pair, has it in error, connected it to another, or its
+    // process has ended.
     bool admitted() const { return admitted_; }
 
    private:
@@ -30,15 +31,20 @@ class Connection {
     bool admitted_;
   };
 
-  Peer& peer() { return *peer_; }
+  Peer& peer() const { return *peer_; }
+
+  // How many of our queue pair's requests were executed without a gap; what the peer learns when
+  // its end is shut. Only inside a visit.
+  void tell_executed(uint64_t count) const { arch::store_release(&far_slot().executed, count); }
 
   // The peer's next receive buffer; false where none is posted. Only inside a visit.
   bool next_receive(mlx5::DataSegment* out) const;
   // Uses that buffer up: writes its completion and wakes the peer. Only inside a visit.
   void complete_receive(Answer answer);
 
-  // The peer's engine may be inside our memory: returns when it has left or is dead. What was
-  // revoked before the call is not touched after it.
+  // The peer's engine is inside our memory, or was when it died.
+  bool visited() const;
+  // Returns when it has left or is dead. What was revoked before the call is not touched after it.
   void wait_for_visitor() const;
 
  private:

@@ -26,6 +26,9 @@ EmulatedNic::EmulatedNic(const NicLocation& location, SharedNic& shared,
       regions_(shared),
       doorbells_(kMaxQueuePairs) {
   open_nic(shared_);
+  const FaultSettings& faults = settings.faults;
+  if (faults.any() && (faults.pe < 0 || faults.pe == location.pe))
+    faults_ = std::make_unique<Faults>(settings, location.pe, location.rail);
   capabilities_.atomics = settings.atomics;
   capabilities_.ordered = settings.ordered;
   capabilities_.device_queues = true;
@@ -112,7 +115,9 @@ void EmulatedNic::forget(EmulatedEndpoint& endpoint) {
   endpoints_[slot] = nullptr;
   doorbells_[slot] = seen_[slot] = 0;
   free_slots_.push_back(slot);
-  if (endpoint.listed) completed_.erase(std::find(completed_.begin(), completed_.end(), &endpoint));
+  if (endpoint.has_work) working_.erase(std::find(working_.begin(), working_.end(), &endpoint));
+  if (endpoint.has_completions)
+    completed_.erase(std::find(completed_.begin(), completed_.end(), &endpoint));
 }
 
 std::shared_ptr<Peer> EmulatedNic::reach(const NicAddress& address) {
@@ -132,29 +137,47 @@ std::shared_ptr<Peer> EmulatedNic::reach(const NicAddress& address) {
   }
 }
 
-void EmulatedNic::list_if_completed(EmulatedEndpoint& endpoint) {
-  if (endpoint.listed) return;
-  endpoint.listed = true;
+void EmulatedNic::list_work(EmulatedEndpoint& endpoint) {
+  if (endpoint.has_work) return;
+  endpoint.has_work = true;
+  working_.push_back(&endpoint);
+}
+
+void EmulatedNic::list_completions(EmulatedEndpoint& endpoint) {
+  if (endpoint.has_completions) return;
+  endpoint.has_completions = true;
   completed_.push_back(&endpoint);
 }
 
+// The rail went down.
+void EmulatedNic::cut() {
+  cut_ = true;
+  for (EmulatedEndpoint* endpoint : endpoints_) {
+    if (endpoint == nullptr) continue;
+    endpoint->engine().cut();
+    list_completions(*endpoint);
+  }
+}
+
 bool EmulatedNic::progress() {
-  bool moved = false;
+  if (faults_ != nullptr && !cut_ && faults_->rail_is_down()) cut();
   for (std::size_t slot = 0; slot < endpoints_.size(); ++slot) {
     if (arch::load_relaxed(&doorbells_[slot]) == seen_[slot]) continue;
     // Pairs with mlx5::ring. The word always changes: a queue cannot go once round all 2^16 indices
     // without being served.
     seen_[slot] = arch::load_acquire(&doorbells_[slot]);
-    moved |= endpoints_[slot]->engine().run();
-    list_if_completed(*endpoints_[slot]);
+    list_work(*endpoints_[slot]);
   }
-  if (settings_.ordered) return moved;
-  for (EmulatedEndpoint* endpoint : endpoints_) {
-    if (endpoint == nullptr || !endpoint->engine().drain()) continue;
-    moved = true;
-    list_if_completed(*endpoint);
+  bool moved = false;
+  std::size_t still = 0;
+  for (EmulatedEndpoint* endpoint : working_) {
+    moved |= endpoint->engine().advance();
+    list_completions(*endpoint);
+    endpoint->has_work = endpoint->engine().busy();
+    if (endpoint->has_work) working_[still++] = endpoint;
   }
-  return moved;
+  working_.resize(still);
+  return moved || still > 0;
 }
 
 std::size_t EmulatedNic::poll(Completion* out, std::size_t room) {
@@ -168,11 +191,14 @@ std::size_t EmulatedNic::poll(Completion* out, std::size_t room) {
     // What arrived for an endpoint that has gone is dropped.
     if (endpoint != nullptr && endpoint->id() == qpn) endpoint->receive(arrival, &out[count++]);
   }
+  const bool reorders = faults_ != nullptr && faults_->reorders();
   while (count < room && !completed_.empty()) {
+    if (reorders) std::swap(completed_.front(), completed_[faults_->below(completed_.size())]);
     EmulatedEndpoint* endpoint = completed_.front();
-    while (count < room && endpoint->poll(&out[count])) ++count;
-    if (count == room) break;
-    endpoint->listed = false;
+    const std::size_t most = reorders ? count + 1 : room;
+    while (count < most && endpoint->poll(&out[count])) ++count;
+    if (count == most) continue;  // it may have more
+    endpoint->has_completions = false;
     completed_.pop_front();
   }
   return count;

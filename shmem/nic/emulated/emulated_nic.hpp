@@ -31,13 +31,16 @@ class EmulatedNic final : public Nic {
   // For endpoints.
   SharedNic& shared() { return shared_; }
   const EmulatedSettings& settings() const { return settings_; }
+  Faults* faults() const { return faults_.get(); }  // null: none
   const NicLocation& location() const { return location_; }
   // The peer, mapped; throws Error(init) with the reason where it cannot be reached.
   std::shared_ptr<Peer> reach(const NicAddress& address);
   void forget(EmulatedEndpoint& endpoint);
+  void list_completions(EmulatedEndpoint& endpoint);
 
  private:
-  void list_if_completed(EmulatedEndpoint& endpoint);
+  void list_work(EmulatedEndpoint& endpoint);
+  void cut();
   uint32_t take_slot();
 
   const NicLocation location_;
@@ -45,6 +48,8 @@ class EmulatedNic final : public Nic {
   SharedNic& shared_;
   const EmulatedSettings settings_;
   Capabilities capabilities_;
+  std::unique_ptr<Faults> faults_;
+  bool cut_ = false;
   RegionTable regions_;
 
   // By slot. Doorbells lie side by side, so that looking whether one rang is quick.
@@ -54,6 +59,7 @@ class EmulatedNic final : public Nic {
   std::vector<uint32_t> uses_;
   std::deque<uint32_t> free_slots_;
 
+  std::vector<EmulatedEndpoint*> working_;   // endpoints with something to do, doorbell or not
   std::deque<EmulatedEndpoint*> completed_;  // endpoints that may have completions
   uint64_t polled_ = kReceiveCqEntries;      // of the receive completion queue; see open_nic
   uint32_t receive_entries_ = 0;             // receive buffers that all endpoints may have

@@ -38,12 +38,13 @@ EmulatedEndpoint::EmulatedEndpoint(EmulatedNic& nic, uint32_t qpn, uint64_t* doo
                                    uint32_t depth, uint32_t receive_depth)
     : nic_(nic),
       pair_(qpn, nic.shared().queue_pairs[slot_of(qpn)], depth),
-      engine_(pair_, nic.shared(), nic.settings()),
+      engine_(pair_, nic.shared(), nic.settings(), nic.faults()),
       doorbell_(doorbell),
       receive_depth_(receive_depth),
       token_(random_token()) {
   // No peer looks at the slot before connect() stores the link.
   pair_.slot.receive_depth = receive_depth;
+  arch::store_relaxed(&pair_.slot.executed, uint64_t{0});
   arch::store_relaxed(&pair_.slot.doorbell.receive, 0u);
   arch::store_relaxed(&pair_.slot.doorbell.send, 0u);
 }
@@ -142,6 +143,12 @@ bool EmulatedEndpoint::post_receive(uint64_t address, uint32_t lkey, uint32_t by
   arch::store_release(&pair_.slot.doorbell.receive,
                       mlx5::be32(static_cast<uint16_t>(receives_posted_)));
   return true;
+}
+
+bool EmulatedEndpoint::shut() {
+  const bool alone = engine_.shut();
+  nic_.list_completions(*this);
+  return alone;
 }
 
 bool EmulatedEndpoint::poll(Completion* out) {

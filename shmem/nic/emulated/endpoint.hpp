@@ -23,6 +23,8 @@ class EmulatedEndpoint final : public Endpoint {
   bool post(const WorkRequest& request) override;
   void ring_doorbell() override;
   bool post_receive(uint64_t address, uint32_t lkey, uint32_t bytes) override;
+  bool shut() override;
+  uint64_t executed() const override { return arch::load_acquire(&pair_.slot.executed); }
   uint64_t posted() const override { return posted_; }
   uint64_t completed() const override { return completed_; }
 
@@ -32,7 +34,9 @@ class EmulatedEndpoint final : public Endpoint {
   uint32_t receive_depth() const { return receive_depth_; }
   bool poll(Completion* out);                           // the next completed request
   void receive(const mlx5::Cqe& cqe, Completion* out);  // what an arrival means
-  bool listed = false;  // in the NIC's list of those with completions
+  // In the NIC's lists of those with completions and of those with work.
+  bool has_completions = false;
+  bool has_work = false;
 
  private:
   void check(const WorkRequest& request) const;

@@ -8,52 +8,77 @@ using mlx5::CqeOpcode;
 using mlx5::Opcode;
 using mlx5::Syndrome;
 
-Engine::Engine(QueuePair& pair, const SharedNic& own, const EmulatedSettings& settings)
-    : pair_(pair), own_(own), atomics_(settings.atomics), outstanding_(pair.entries.size()) {
+Engine::Engine(QueuePair& pair, const SharedNic& own, const EmulatedSettings& settings,
+               Faults* faults)
+    : pair_(pair),
+      own_(own),
+      atomics_(settings.atomics),
+      faults_(faults),
+      outstanding_(pair.entries.size()) {
   if (!settings.ordered) reordering_.emplace(settings.seed, pair.qpn);
 }
 
-bool Engine::run() {
+bool Engine::advance() {
   // Pairs with mlx5::ring: the entries are there before the record counts them.
-  const auto announced =
+  const auto record =
       static_cast<uint16_t>(mlx5::be32(arch::load_acquire(&pair_.slot.doorbell.send)));
-  const auto ahead = static_cast<uint16_t>(announced - static_cast<uint16_t>(taken_));
+  const auto ahead = static_cast<uint16_t>(record - static_cast<uint16_t>(taken_));
   // More than the queue holds is a broken record; the entries' own indices will not fit either.
-  const uint64_t end = taken_ + std::min<uint64_t>(ahead, pair_.entries.size());
-  while (taken_ != end) take();
-  return ahead != 0;
+  announced_ = taken_ + std::min<uint64_t>(ahead, pair_.entries.size());
+  bool moved = false;
+  while (taken_ != announced_ && may_take()) {
+    take();
+    moved = true;
+  }
+  if (reordering_ && !reordering_->empty()) {
+    for (uint32_t left = reordering_->burst(); left > 0 && !reordering_->empty(); --left)
+      place_one();
+    moved = true;
+  }
+  return retire() || moved;
 }
 
-bool Engine::drain() {
-  if (!reordering_ || reordering_->empty()) return false;
-  for (uint32_t left = reordering_->burst(); left > 0 && !reordering_->empty(); --left) place_one();
-  retire();
-  return true;
+// Draws the next entry's fate, once, and says whether its time has come.
+bool Engine::may_take() {
+  if (faults_ == nullptr || failed_) return true;
+  if (!fate_)
+    fate_ = faults_->draw(static_cast<Opcode>(pair_.entries[taken_ & pair_.mask()].bytes[3]));
+  return fate_->placed_at == 0 || arch::clock_ns() >= fate_->placed_at;
 }
 
 void Engine::take() {
+  const Fate fate = fate_.value_or(Fate());
+  fate_.reset();
   Outstanding& next = outstanding(taken_);
   const mlx5::Entry& entry = pair_.entries[taken_ & pair_.mask()];
   next.fragments = 0;
+  next.executed = false;
+  next.lost = fate.lost;
+  next.answered_at = fate.answered_at;
   next.syndrome = decode(entry, pair_.qpn, static_cast<uint16_t>(taken_), &next.request);
-  if (next.syndrome == Syndrome::ok && !failed_) next.syndrome = perform(next);
+  if (next.syndrome == Syndrome::ok && !failed_) {
+    if (fate.executed) next.syndrome = perform(next);
+    if (next.syndrome == Syndrome::ok) next.syndrome = fate.answer;
+  }
   ++taken_;
   retire();
 }
 
-// Answers what is complete, oldest first.
-void Engine::retire() {
+// Answers what is complete, oldest first; true when something was.
+bool Engine::retire() {
+  const uint64_t before = retired_;
   for (; retired_ != taken_; ++retired_) {
     Outstanding& oldest = outstanding(retired_);
     if (failed_) {
       oldest.syndrome = Syndrome::flushed;
-    } else if (oldest.fragments != 0) {
-      return;
+    } else if (oldest.fragments != 0 ||
+               (oldest.answered_at != 0 && arch::clock_ns() < oldest.answered_at)) {
+      break;
     } else if (oldest.syndrome != Syndrome::ok) {
       fail();
     }
     const bool ok = oldest.syndrome == Syndrome::ok;
-    if (ok && !oldest.request.signalled) continue;
+    if (ok && (!oldest.request.signalled || oldest.lost)) continue;
     Answer answer;
     answer.kind = ok ? CqeOpcode::request : CqeOpcode::request_error;
     answer.syndrome = oldest.syndrome;
@@ -61,15 +86,36 @@ void Engine::retire() {
     answer.qpn = pair_.qpn;
     answer.counter = static_cast<uint16_t>(retired_);
     answer.bytes = oldest.request.length;
+    answer.peer_ended =
+        oldest.syndrome == Syndrome::transport_retry && connection_ && connection_->peer().ended();
     pair_.completions.write(answer);
   }
+  return retired_ != before;
 }
 
 // The queue pair is in error: nothing more goes out of it or comes in.
 void Engine::fail() {
   failed_ = true;
   if (reordering_) reordering_->clear();
-  arch::store_release(&pair_.slot.link, uint64_t{0});  // pairs with Visit
+  // Ordered before a look at the peer's visits; pairs with Visit.
+  arch::store_ordered(&pair_.slot.link, uint64_t{0});
+}
+
+void Engine::cut() {
+  arch::store_ordered(&pair_.slot.link, uint64_t{0});
+  fate_.reset();
+  if (failed_ || retired_ == taken_) return;  // what comes next finds the NIC down
+  Outstanding& oldest = outstanding(retired_);
+  oldest.syndrome = Syndrome::transport_retry;
+  oldest.fragments = 0;
+  oldest.answered_at = 0;
+  retire();
+}
+
+bool Engine::shut() {
+  if (!failed_) fail();
+  retire();
+  return !connection_ || !connection_->visited();
 }
 
 Syndrome Engine::perform(Outstanding& next) {
@@ -81,7 +127,19 @@ Syndrome Engine::perform(Outstanding& next) {
     return Syndrome::ok;
   }
   const Connection::Visit visit(*connection_);
-  return visit.admitted() ? execute(request) : Syndrome::transport_retry;
+  if (!visit.admitted()) return Syndrome::transport_retry;
+  const Syndrome found = execute(request);
+  next.executed = found == Syndrome::ok;
+  count_executed(taken_ + 1);
+  return found;
+}
+
+// Tells the peer, inside a visit, how much of what this queue pair asked for was done.
+void Engine::count_executed(uint64_t end) {
+  while (executed_ != end && outstanding(executed_).executed &&
+         outstanding(executed_).fragments == 0)
+    ++executed_;
+  connection_->tell_executed(executed_);
 }
 
 // The payload stays where it is, inline bytes too: an entry is not reused before its completion.
@@ -97,6 +155,7 @@ void Engine::scatter(Outstanding& next) {
     ++next.fragments;
     offset += bytes;
   }
+  next.executed = next.syndrome == Syndrome::ok;
 }
 
 void Engine::place_one() {
@@ -105,8 +164,13 @@ void Engine::place_one() {
   const Connection::Visit visit(*connection_);
   const Syndrome found = visit.admitted() ? write(of.request, fragment.offset, fragment.bytes)
                                           : Syndrome::transport_retry;
-  if (found != Syndrome::ok) of.syndrome = found;
   --of.fragments;
+  if (found != Syndrome::ok) {
+    of.syndrome = found;
+    of.executed = false;
+  } else if (of.fragments == 0) {
+    count_executed(taken_);
+  }
 }
 
 }  // namespace railshmem::nic::emulated

@@ -32,6 +32,7 @@ static_assert(sizeof(RegionSlot) == 64 && sizeof(SegmentHandle) % 8 == 0);
 struct QueuePairSlot {
   // Token of the endpoint whose requests are accepted; 0: of none (unconnected, failed, closed).
   alignas(64) uint64_t link;
+  uint64_t executed;  // of the peer's requests, written by its engine: Endpoint::executed
   uint32_t receive_depth;
   alignas(64) mlx5::DoorbellRecord doorbell;
   // Odd while this queue pair's engine is inside its peer's memory; see Connection::Visit.
@@ -52,6 +53,9 @@ struct SharedNic {
 
 struct SharedHeader {
   alignas(64) uint32_t sleep_word;  // Provider::sleep_word
+  // Held by the thread that drives the NICs. Robust: when its process ends, however that happens,
+  // the kernel marks it, and peers see the mark in the word itself at the cost of a load.
+  alignas(64) pthread_mutex_t driver;
 };
 static_assert(std::is_trivial_v<SharedNic> && std::is_trivial_v<SharedHeader>);
 
@@ -71,7 +75,10 @@ inline uint32_t slot_of(uint32_t qpn) {
   return qpn % kMaxQueuePairs;
 }
 
-// Makes the mutex and starts the receive queue; before any peer knows of the segment.
+// Makes the mutexes and starts the receive queues; before any peer knows of the segment.
+void open_header(SharedHeader& header);
 void open_nic(SharedNic& nic);
+
+bool driver_died(const SharedHeader& header);
 
 }  // namespace railshmem::nic::emulated

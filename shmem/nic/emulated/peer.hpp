@@ -20,6 +20,8 @@ class Peer {
   SharedNic& nic() const { return nic_in(*segment_, location_.nic); }
   uint32_t* sleep_word() const { return &header_in(*segment_).sleep_word; }
   const NicLocation& location() const { return location_; }
+  // Its process ended while it drove its NICs.
+  bool ended() const { return driver_died(header_in(*segment_)); }
 
   // Where [address, address + length) of the peer lies in this process, if the region of `key`
   // holds it and grants `rights`. The result is good until the current Visit ends.

@@ -9,6 +9,7 @@ class EmulatedProvider final : public Provider {
  public:
   EmulatedProvider(int pe, uint32_t rails, const EmulatedSettings& settings)
       : segment_(emulated::create_segment("railshmem-nics", emulated::shared_bytes(rails))) {
+    emulated::open_header(emulated::header_in(*segment_));
     for (uint32_t index = 0; index < rails; ++index) {
       emulated::NicLocation location;
       location.segment = segment_->handle();
@@ -23,6 +24,8 @@ class EmulatedProvider final : public Provider {
   const char* name() const override { return "emulated"; }
   const std::vector<std::unique_ptr<Nic>>& nics() const override { return nics_; }
   uint32_t* sleep_word() override { return &emulated::header_in(*segment_).sleep_word; }
+  void begin_driving() override { pthread_mutex_lock(&emulated::header_in(*segment_).driver); }
+  void end_driving() override { pthread_mutex_unlock(&emulated::header_in(*segment_).driver); }
 
  private:
   std::shared_ptr<HostSegment> segment_;
