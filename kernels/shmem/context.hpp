@@ -20,9 +20,13 @@ enum class Stop : uint32_t {
   timeout,
   interrupted,
   ring_dead,  // sticky: a command ring lost a claimed slot
-  network,    // sticky: a NIC answered with an error completion
-  peer_lost,  // sticky: a process of the job is gone
-  aborted,    // sticky: the job is being ended
+  // Sticky: the network failed. See network_failed in wait.hpp.
+  network,       // a NIC answered with an error completion
+  no_rail,       // a rail is down, and no other joins the two PEs
+  atomic_lost,   // an atomic was in flight on a rail that went down: executed or not, who knows
+  atomics_down,  // the target's home rail is down: atomics do not reach its heap
+  peer_lost,     // sticky: a process of the job is gone
+  aborted,       // sticky: the job is being ended
 };
 
 // What a wait waited for. Names are in shmem/api/report.cpp.
@@ -75,6 +79,7 @@ struct Ring {
   uint64_t* head_seen;   // the producers' last look at head
   const uint64_t* head;  // consumed, written by the consumer
   uint32_t* dead;        // a claimed slot will never be filled
+  uint64_t* full_waits;  // posts that found the ring full
   uint32_t* sleep_word;  // the consumer sleeps on it
 };
 
@@ -89,8 +94,9 @@ struct Lane {
 };
 
 // Where one get or fetching atomic reports back to the thread that waits for it.
+// `failed`: there is no result; the stop word says why.
 // `abandoned`: the waiter gave up; the operation, which may still end, frees the slot.
-enum class SlotState : uint64_t { free, taken, done, abandoned };
+enum class SlotState : uint64_t { free, taken, done, failed, abandoned };
 struct alignas(16) ResultSlot {
   uint64_t value;
   uint64_t state;

@@ -16,7 +16,9 @@ RSH_DEVICE bool post(const DeviceContext* ctx, const Command& command) {
   const uint64_t index = arch::fetch_add(ring.tail, uint64_t{1});
   const uint64_t slots = uint64_t{1} << ring.shift;
   if (index - arch::load_acquire(ring.head_seen) >= slots) {
-    Waiter waiter(ctx, Waiting::ring_room, command.pe, kNoWord, index - slots + 1, lane.rail);
+    arch::fetch_add(ring.full_waits, uint64_t{1});
+    Waiter waiter(ctx, Waiting::ring_room, command.pe, kNoWord, index - slots + 1,
+                  arch::load_relaxed(&lane.rail));
     for (;;) {
       const uint64_t head = arch::load_acquire(ring.head);
       // Several producers refresh the cache; an older value only costs one more look.
@@ -34,17 +36,18 @@ RSH_DEVICE bool post(const DeviceContext* ctx, const Command& command) {
   return true;
 }
 
-// Waits until the first `target` commands posted to this lane are complete.
+// Waits until the first `target` commands posted to this lane are complete. False: stopped, or some
+// of what is counted as complete has failed.
 RSH_DEVICE bool wait_completed(const DeviceContext* ctx, int pe, uint32_t index, uint64_t target) {
   Lane& lane = lane_of(ctx, pe, index);
   uint64_t completed = arch::load_acquire(&lane.completed);
-  if (completed >= target) return true;
-  Waiter waiter(ctx, Waiting::quiet, pe, kNoWord, target, lane.rail);
+  if (completed >= target) return !network_failed(ctx);
+  Waiter waiter(ctx, Waiting::quiet, pe, kNoWord, target, arch::load_relaxed(&lane.rail));
   do {
     if (!waiter.again(completed)) return false;
     completed = arch::load_acquire(&lane.completed);
   } while (completed < target);
-  return true;
+  return !network_failed(ctx);
 }
 
 // Waits until everything posted to this lane before the call is complete. A snapshot: what others
@@ -82,22 +85,24 @@ RSH_DEVICE bool collect_slot(const DeviceContext* ctx, uint32_t index, int pe, u
   ResultSlot* slot = ctx->result_slots + index;
   const auto taken = static_cast<uint64_t>(SlotState::taken);
   Waiter waiter(ctx, Waiting::completion, pe);
-  while (arch::load_acquire(&slot->state) == taken) {  // pairs with finish_slot
+  while (arch::load_acquire(&slot->state) == taken) {  // pairs with end_slot
     if (waiter.again(taken)) continue;
     if (arch::compare_swap(&slot->state, taken, static_cast<uint64_t>(SlotState::abandoned)) ==
         taken)
       return false;
   }
-  if (value != nullptr) *value = arch::load_relaxed(&slot->value);
+  const bool came = arch::load_relaxed(&slot->state) != static_cast<uint64_t>(SlotState::failed);
+  if (came && value != nullptr) *value = arch::load_relaxed(&slot->value);
   arch::store_release(&slot->state, static_cast<uint64_t>(SlotState::free));
-  return true;
+  return came;
 }
 
 // The operation's side: hands the value over, or frees the slot that nobody waits for any more.
-RSH_DEVICE void finish_slot(ResultSlot* slot, uint64_t value) {
+RSH_DEVICE void end_slot(ResultSlot* slot, uint64_t value, bool came) {
   arch::store_relaxed(&slot->value, value);
   // Release: the value, and the bytes a get brought, are visible to the thread that waits.
-  const auto before = arch::exchange(&slot->state, static_cast<uint64_t>(SlotState::done));
+  const SlotState after = came ? SlotState::done : SlotState::failed;
+  const auto before = arch::exchange(&slot->state, static_cast<uint64_t>(after));
   if (before == static_cast<uint64_t>(SlotState::abandoned))
     arch::store_release(&slot->state, static_cast<uint64_t>(SlotState::free));
 }

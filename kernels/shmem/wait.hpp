@@ -18,6 +18,12 @@ RSH_DEVICE bool stopped(const DeviceContext* ctx) {
   return arch::load_acquire(&ctx->stop->stop) != static_cast<uint32_t>(Stop::none);
 }
 
+// Counts of what is complete include what has failed; the failure is published before the count.
+RSH_DEVICE bool network_failed(const DeviceContext* ctx) {
+  const auto stop = static_cast<Stop>(arch::load_acquire(&ctx->stop->stop));
+  return stop >= Stop::network && stop <= Stop::atomics_down;
+}
+
 class Waiter {
  public:
   RSH_DEVICE Waiter(const DeviceContext* ctx, Waiting what, int peer, uint64_t word = kNoWord,

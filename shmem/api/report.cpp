@@ -58,6 +58,18 @@ std::string waited_for(const device::Report& report) {
   return out;
 }
 
+// "WRITE of 8 bytes to PE 1, heap offset 64, on rail 0"
+std::string operation(const device::Report& report) {
+  std::string out = text(nic::name_of(static_cast<nic::Opcode>(report.operation)), " of ",
+                         report.bytes, " bytes to PE ", report.peer);
+  if (report.word != device::kNoWord) out += text(", heap offset ", report.word);
+  return out + text(", on rail ", report.rail);
+}
+
+std::string failure(const device::Report& report) {
+  return nic::name_of(static_cast<nic::Status>(report.status));
+}
+
 std::string seconds(uint64_t ns) {
   return text(static_cast<double>(ns / 1000000) / 1000, " s");
 }
@@ -83,11 +95,19 @@ Error error_of(Stop reason, const device::Report& report, int pe) {
           ErrorKind::aborted,
           text(who, "the command ring lost a slot when an earlier post gave up; restart the job")};
     case Stop::network:
+      return {ErrorKind::network, text(who, operation(report), " failed: ", failure(report))};
+    case Stop::no_rail:
+      return {ErrorKind::network, text(who, operation(report), " failed: ", failure(report),
+                                       "; no other rail joins PE ", pe, " and PE ", report.peer)};
+    case Stop::atomic_lost:
       return {
           ErrorKind::network,
-          text(who, nic::name_of(static_cast<nic::Opcode>(report.operation)), " of ", report.bytes,
-               " bytes to PE ", report.peer, ", heap offset ", report.word, ", on rail ",
-               report.rail, " failed: ", nic::name_of(static_cast<nic::Status>(report.status)))};
+          text(who, operation(report), " failed: ", failure(report),
+               "; the atomic operation may or may not have been executed, and is not repeated")};
+    case Stop::atomics_down:
+      return {ErrorKind::network, text(who, operation(report), " was not sent: rail ", report.rail,
+                                       ", through which all atomics on the heap of PE ",
+                                       report.peer, " go, failed before: ", failure(report))};
     case Stop::peer_lost:
       return {ErrorKind::peer_lost,
               text(who, "the process of PE ", report.peer, " has ended; restart the job")};

@@ -275,12 +275,14 @@ void Runtime::Parts::check_word(const char* call, const char* what, const void* 
 // ---- what was seen
 // -------------------------------------------------------------------------------
 
+proxy::Statistics Runtime::statistics() const {
+  return parts_->proxy ? parts_->proxy->statistics() : proxy::Statistics();
+}
+
 std::vector<Traffic> Runtime::proxy_traffic() const {
   std::vector<Traffic> out;
-  if (!parts_->proxy) return out;
-  for (const auto& lane : parts_->proxy->lanes())
-    out.push_back({lane->pe, lane->data->rail(), lane->bytes.load(std::memory_order_relaxed),
-                   lane->commands.load(std::memory_order_relaxed)});
+  for (const proxy::LaneStatistics& lane : statistics().lanes)
+    out.push_back({lane.pe, lane.rail, lane.bytes, lane.commands});
   return out;
 }
 

@@ -18,6 +18,7 @@
 #include "shmem/base/settings.hpp"
 #include "shmem/bootstrap/bootstrap.hpp"
 #include "shmem/topology/topology.hpp"
+#include "shmem/transport/proxy/statistics.hpp"
 
 namespace railshmem {
 
@@ -156,6 +157,8 @@ class Runtime {
   // What was posted through NICs, by lane; empty where every peer is P2P.
   std::vector<Traffic> proxy_traffic() const;
   std::size_t n_queue_pairs() const;
+  // What the progress thread counted so far; empty where every peer is P2P.
+  proxy::Statistics statistics() const;
   // What every PE told at init.
   const std::vector<PeCard>& cards() const;
 

@@ -57,7 +57,7 @@ OwnArea own_area(const Settings& settings, int n_pes, bool has_nics) {
   OwnArea own;
   own.teams = place(own.bytes, Teams::area_bytes(settings.teams, n_pes));
   if (!has_nics) return own;
-  own.receives = place(own.bytes, proxy::Connections::receive_area(n_pes));
+  own.receives = place(own.bytes, proxy::Connections::receive_area(n_pes, settings.lanes));
   own.scratch = place(own.bytes, proxy::Atomics::scratch_area());
   own.bounce_bytes = std::max<uint64_t>(4 * settings.chunk_bytes, 1 << 20);
   own.bounce = place(own.bytes, own.bounce_bytes);
@@ -208,7 +208,8 @@ void Runtime::Parts::connect() {
   if (topology->all_p2p()) return;
   std::string error;
   const std::size_t n_pes = cards.size();
-  std::vector<nic::EndpointAddress> mine(n_pes * (settings.lanes + 2));
+  std::vector<nic::EndpointAddress> mine(n_pes *
+                                         proxy::Connections::slots_per_peer(settings.lanes));
   try {
     if (!provider)
       fail(ErrorKind::init,

@@ -15,7 +15,7 @@ namespace {
 
 struct HandMadeRing {
   explicit HandMadeRing(uint32_t shift) : slots(std::size_t{1} << shift) {
-    ring = {slots.data(), shift, &tail, &head_seen, &head, &dead, &sleeping};
+    ring = {slots.data(), shift, &tail, &head_seen, &head, &dead, &full_waits, &sleeping};
     ctx.n_pes = 1;
     ctx.n_lanes = 1;
     ctx.lanes = &lane;
@@ -43,6 +43,7 @@ struct HandMadeRing {
   std::vector<CommandSlot> slots;
   uint64_t tail = 0, head_seen = 0, head = 0;
   uint32_t dead = 0, sleeping = 0;
+  uint64_t full_waits = 0;
   Ring ring = {};
   Lane lane = {};
   StopRecord stop = {};
@@ -176,10 +177,17 @@ TEST_CASE("results: a slot that its waiter gave up is free again once its operat
   hand.stop = {};
   CHECK_FALSE(take_slot(&hand.ctx, &slot));  // the operation may still write it
   hand.stop = {};
-  finish_slot(slots, 5);
+  end_slot(slots, 5, true);
   REQUIRE(take_slot(&hand.ctx, &slot));
-  finish_slot(slots, 6);
+  end_slot(slots, 6, true);
   CHECK(collect_slot(&hand.ctx, slot, 0, &value));
+  CHECK(value == 6);
+  // A slot whose operation ended in error stayed taken for ever: after one lap nobody got one.
+  for (int lap = 0; lap < 3; ++lap) {
+    REQUIRE(take_slot(&hand.ctx, &slot));
+    end_slot(slots, 7, false);
+    CHECK_FALSE(collect_slot(&hand.ctx, slot, 0, &value));
+  }
   CHECK(value == 6);
 }
 

@@ -46,7 +46,7 @@ bool Atomics::start(const AtomicTask& task) {
   if (free_.empty()) return false;
   const uint32_t index = free_.back();
   free_.pop_back();
-  records_[index] = {task, 0, false};
+  records_[index] = {task};
   if (!is_native(task)) {
     send_request(index);
   } else if (task.op == AtomicOp::compare_swap) {
@@ -72,8 +72,8 @@ void Atomics::post_step(uint32_t index, nic::Opcode op, uint64_t operand, uint64
   request.rkey = keys_.remote(task.pe, channel.rail());
   request.operand = operand;
   request.compare = compare;
-  channel.submit(request,
-                 {After::atomic_step, op, task.lane, index, task.sequence, 0, task.target});
+  channel.submit(
+      request, {After::atomic_step, op, false, task.lane, index, 8, task.sequence, task.target, 0});
 }
 
 void Atomics::step_completed(uint32_t index, Status status) {
@@ -85,6 +85,7 @@ void Atomics::step_completed(uint32_t index, Status status) {
   if (status != Status::ok || one_step || (record.swapping && seen == record.expected))
     return end(index, seen, status);
   // The word was read, or changed under our compare-and-swap: try to replace what is there now.
+  if (record.swapping) retries_.add();
   record.expected = seen;
   record.swapping = true;
   post_step(index, nic::Opcode::compare_swap,
@@ -96,9 +97,11 @@ void Atomics::send_request(uint32_t index) {
   Channel& channel = *connections_.atomics_to(task.pe);
   if (channel.credits == 0) {
     channel.requests.push_back(index);
+    credit_waits_.add();
     return;
   }
   --channel.credits;
+  records_[index].asked = true;
   Request body{task.target, task.operand, task.compare, static_cast<uint8_t>(task.op),
                static_cast<uint8_t>(task.width)};
   nic::WorkRequest request;
@@ -107,16 +110,20 @@ void Atomics::send_request(uint32_t index) {
   request.local = reinterpret_cast<uint64_t>(&body);
   request.length = sizeof body;
   request.imm = index;
-  channel.submit(request,
-                 {After::request, request.op, task.lane, index, task.sequence, 0, task.target});
+  channel.submit(request, {After::request, request.op, false, task.lane, index, sizeof body,
+                           task.sequence, task.target, 0});
 }
 
 void Atomics::channel_failed(Channel& channel) {
   while (!channel.requests.empty()) {
     const uint32_t index = channel.requests.front();
     channel.requests.pop_front();
-    end(index, 0, Status::flushed);
+    client_.atomic_not_sent(free(index));
   }
+  if (&channel != connections_.atomics_to(channel.peer())) return;
+  for (uint32_t index = 0; index < kTasks; ++index)
+    if (records_[index].asked && records_[index].task.pe == channel.peer())
+      end(index, 0, channel.status);
 }
 
 void Atomics::message_received(Channel& channel, const nic::Completion& completion) {
@@ -159,9 +166,13 @@ void Atomics::answer(Channel& channel, const nic::Completion& completion, const 
 }
 
 void Atomics::end(uint32_t index, uint64_t old_value, Status status) {
-  const AtomicTask task = records_[index].task;
+  client_.atomic_done(free(index), old_value, status);
+}
+
+AtomicTask Atomics::free(uint32_t index) {
+  records_[index].asked = false;
   free_.push_back(index);
-  client_.atomic_done(task, old_value, status);
+  return records_[index].task;
 }
 
 }  // namespace railshmem::proxy

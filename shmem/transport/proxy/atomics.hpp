@@ -32,11 +32,13 @@ class Atomics {
   // Heap bytes for the results of native atomics.
   static constexpr uint64_t scratch_area() { return kTasks * sizeof(uint64_t); }
 
-  // Told how an atomic ended: the old value, or the error.
+  // Told how an atomic ended: the old value, or the error, after which it may or may not have been
+  // executed; or that it never left.
   class Client {
    public:
     virtual ~Client() = default;
     virtual void atomic_done(const AtomicTask& task, uint64_t old_value, nic::Status status) = 0;
+    virtual void atomic_not_sent(const AtomicTask& task) = 0;
   };
 
   Atomics(Connections& connections, const KeyTable& keys, char* heap, uint64_t heap_bytes,
@@ -47,19 +49,22 @@ class Atomics {
 
   // A native step of atomic `index` completed on its channel.
   void step_completed(uint32_t index, nic::Status status);
-  // The request of atomic `index` could not be sent.
-  void request_failed(uint32_t index, nic::Status status) { end(index, 0, status); }
-  // The channel is in error: requests that wait for its credits will never go.
+  // The channel is in error: requests that wait for its credits will never go, and no answer will
+  // come to those that went.
   void channel_failed(Channel& channel);
 
   // A message arrived: a request of the channel's peer, or the answer to one of ours.
   void message_received(Channel& channel, const nic::Completion& completion);
+
+  uint64_t credit_waits() const { return credit_waits_.get(); }
+  uint64_t retries() const { return retries_.get(); }
 
  private:
   struct Record {
     AtomicTask task;
     uint64_t expected = 0;  // what the compare-and-swap in flight expects
     bool swapping = false;  // the step in flight is a compare-and-swap
+    bool asked = false;     // the request left, the answer has not come
   };
 
   bool is_native(const AtomicTask& task) const { return native_ && task.width == 8; }
@@ -67,6 +72,7 @@ class Atomics {
   void send_request(uint32_t index);
   void answer(Channel& channel, const nic::Completion& completion, const char* request);
   void end(uint32_t index, uint64_t old_value, nic::Status status);
+  AtomicTask free(uint32_t index);
 
   Connections& connections_;
   const KeyTable& keys_;
@@ -77,6 +83,8 @@ class Atomics {
   Client& client_;
   std::vector<Record> records_;
   std::vector<uint32_t> free_;
+  Counter credit_waits_;
+  Counter retries_;
 };
 
 }  // namespace railshmem::proxy

@@ -1,5 +1,5 @@
-// One queue pair as the proxy uses it: what each posted entry is for, what waits for room, and the
-// credits of message requests.
+// One queue pair as the proxy uses it: what each posted entry is for, what waits for room, the
+// credits of message requests, and what is left when it ends in error.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shmem/nic/nic.hpp"
+#include "shmem/transport/proxy/statistics.hpp"
 
 namespace railshmem::proxy {
 
@@ -22,33 +23,56 @@ enum class After : uint8_t {
   signal_done,   // a SET has arrived: finish, and the lane's next signal may go
   atomic_step,   // a native atomic's old value is in its scratch word
   request,       // a message left; its atomic ends with the answer
+  notice,        // a message about another channel left; see failover.cpp
 };
 
-constexpr uint32_t kNoLane = ~0u;  // an answer: no command of ours waits for it
+constexpr uint32_t kNoLane = ~0u;  // no command of ours waits for it
 
+// Says enough to post a WRITE or READ of a lane once more, on another queue pair.
 struct Posted {
   After after = After::nothing;
   nic::Opcode op = nic::Opcode::write;
+  bool inlined = false;
   uint32_t lane = kNoLane;
-  uint32_t record = 0;    // atomic_step, request: the atomic; slot_done: slot + 1
+  uint32_t record = 0;    // atomic_step, request: the atomic; slot_done: slot + 1; notice: the slot
+  uint32_t length = 0;    // counted against the lane's bytes in flight
   uint64_t sequence = 0;  // of the command on its lane
-  uint64_t bytes = 0;     // counted against the lane's bytes in flight
-  uint64_t target = 0;    // offset in the peer's heap, for error reports
+  uint64_t target = 0;    // offset in the peer's heap
+  uint64_t local = 0;     // local address; inlined: the value itself
 };
 
 class Channel {
  public:
-  Channel(nic::Nic& nic, int peer, uint32_t depth, uint32_t receive_depth)
+  enum class State : uint8_t {
+    up,
+    failing,  // in error; its work goes to another rail when the peer's end is in error too
+    moved,    // that has happened
+    dead,     // in error, and its work with it
+  };
+  struct Unfinished {
+    uint64_t index;
+    Posted entry;
+  };
+
+  // `slot`: its place among the channels to `peer`. In `active` it lists itself while it has
+  // something to ring or to post.
+  Channel(nic::Nic& nic, int peer, uint32_t slot, uint32_t depth, uint32_t receive_depth,
+          RailCounters& counters, std::vector<Channel*>& active)
       : nic_(nic),
         peer_(peer),
+        slot_(slot),
         endpoint_(nic.create_endpoint(depth, receive_depth)),
         posted_(depth),
-        mask_(depth - 1) {}
+        mask_(depth - 1),
+        counters_(counters),
+        active_(active) {}
 
   nic::Endpoint& endpoint() { return *endpoint_; }
   nic::Nic& nic() { return nic_; }
   int peer() const { return peer_; }
+  uint32_t slot() const { return slot_; }
   int rail() const { return static_cast<int>(nic_.rail()); }
+  RailCounters& counters() { return counters_; }
 
   bool has_room() const {
     return waiting_.empty() && endpoint_->posted() - endpoint_->completed() < posted_.size();
@@ -56,6 +80,8 @@ class Channel {
 
   // Posts, or keeps until there is room: the order of submission is the order on the wire.
   void submit(const nic::WorkRequest& request, const Posted& entry) {
+    if (!listed_) active_.push_back(this);
+    listed_ = true;
     if (waiting_.empty() && post(request, entry)) return;
     Waiting kept{request, entry, {}};
     if (request.inlined)
@@ -77,16 +103,36 @@ class Channel {
     return moved;
   }
 
+  // Hands what was posted to the NIC; true while there is more to post.
+  bool ring_doorbell() {
+    if (rung_ != endpoint_->posted()) {
+      endpoint_->ring_doorbell();
+      rung_ = endpoint_->posted();
+      counters_.doorbells.add();
+    }
+    listed_ = !waiting_.empty();
+    return listed_;
+  }
+
   const Posted& entry(uint64_t index) const { return posted_[index & mask_]; }
 
-  void ring_doorbell() {
-    if (!rung_) endpoint_->ring_doorbell();
-    rung_ = true;
+  // Nothing that was submitted is left in it.
+  bool is_drained() const {
+    return waiting_.empty() && endpoint_->posted() == endpoint_->completed();
   }
 
   // Message requests that the peer has a receive buffer for.
   uint32_t credits = 0;
   std::deque<uint32_t> requests;  // atomics that wait for a credit
+
+  State state = State::up;
+  // From here on only of a channel in error.
+  nic::Status status = nic::Status::ok;  // of the first error
+  std::vector<Unfinished> unfinished;    // WRITEs and READs that ended in error, in order
+  bool told = false;                     // the peer was told that our end is in error
+  bool heard = false;                    // the peer told us that its end is
+  bool refused = false;                  // for a reason that no other rail helps against
+  uint32_t heard_executed = 0;           // with that, how many of our requests it executed
 
  private:
   struct Waiting {
@@ -99,17 +145,22 @@ class Channel {
     const uint64_t index = endpoint_->posted();
     if (!endpoint_->post(request)) return false;
     posted_[index & mask_] = entry;
-    rung_ = false;
+    counters_.requests.add();
+    counters_.bytes.add(request.length);
     return true;
   }
 
   nic::Nic& nic_;
   int peer_;
+  uint32_t slot_;
   std::unique_ptr<nic::Endpoint> endpoint_;
   std::vector<Posted> posted_;
   uint64_t mask_;
   std::deque<Waiting> waiting_;
-  bool rung_ = true;  // nothing posted since the last doorbell
+  uint64_t rung_ = 0;  // of what was posted, handed to the NIC
+  bool listed_ = false;
+  RailCounters& counters_;
+  std::vector<Channel*>& active_;
 };
 
 }  // namespace railshmem::proxy

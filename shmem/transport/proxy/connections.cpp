@@ -5,9 +5,10 @@
 namespace railshmem::proxy {
 namespace {
 
-nic::Nic& nic_of_rail(nic::Provider& provider, int rail, int me, int peer) {
-  for (const auto& nic : provider.nics())
-    if (static_cast<int>(nic->rail()) == rail) return *nic;
+std::size_t nic_of_rail(nic::Provider& provider, int rail, int me, int peer) {
+  const auto& nics = provider.nics();
+  for (std::size_t index = 0; index < nics.size(); ++index)
+    if (static_cast<int>(nics[index]->rail()) == rail) return index;
   fail(ErrorKind::init, "PE ", me, " has no NIC on rail ", rail, ", which it needs to reach PE ",
        peer);
 }
@@ -21,18 +22,35 @@ bool shares_atomics(const Topology& topology, int me, int peer, uint32_t lane) {
          rail == topology.home_rail(peer);
 }
 
+// The rail that the next lane would get, unless a lane has it already.
+int standby_rail(const Topology& topology, int me, int peer, uint32_t lanes) {
+  const int next = topology.rail(me, peer, lanes);
+  for (uint32_t lane = 0; lane < lanes; ++lane)
+    if (topology.rail(me, peer, lane) == next) return -1;
+  return next;
+}
+
+uint32_t power_of_two_for(uint32_t count) {
+  uint32_t power = 1;
+  while (power < count) power *= 2;
+  return power;
+}
+
 }  // namespace
 
 Connections::Connections(int me, const Topology& topology, nic::Provider& provider, uint32_t lanes,
                          uint32_t depth, char* heap, uint64_t receive_offset)
-    : me_(me), n_pes_(topology.n_pes()), lanes_(lanes), receives_(heap + receive_offset) {
+    : me_(me),
+      n_pes_(topology.n_pes()),
+      lanes_(lanes),
+      receives_(heap + receive_offset),
+      rails_(provider.nics().size()) {
   by_endpoint_.resize(provider.nics().size());
-  const auto make = [&](int peer, int rail) {
-    nic::Nic& nic = nic_of_rail(provider, rail, me, peer);
-    auto channel = std::make_unique<Channel>(nic, peer, depth, kReceives);
-    std::size_t nic_index = 0;
-    while (provider.nics()[nic_index].get() != &nic) ++nic_index;
-    auto& table = by_endpoint_[nic_index];
+  const auto make = [&](int peer, uint32_t slot, int rail, uint32_t receives) {
+    const std::size_t index = nic_of_rail(provider, rail, me, peer);
+    auto channel = std::make_unique<Channel>(*provider.nics()[index], peer, slot, depth,
+                                             power_of_two_for(receives), rails_[index], active_);
+    auto& table = by_endpoint_[index];
     const uint32_t id = channel->endpoint().id();
     if (id >= table.size()) table.resize(id + 1);
     table[id] = channel.get();
@@ -42,13 +60,17 @@ Connections::Connections(int me, const Topology& topology, nic::Provider& provid
     const Pair pair = topology.pair(me, peer);
     if (pair.path == Path::none)
       fail(ErrorKind::init, "PE ", me, " cannot reach PE ", peer, ": ", pair.reason);
+    const bool remote = pair.path == Path::proxy;
     for (uint32_t lane = 0; lane < lanes_; ++lane) {
-      const bool needed = pair.path == Path::proxy && !shares_atomics(topology, me, peer, lane);
-      channels_.push_back(needed ? make(peer, topology.rail(me, peer, lane)) : nullptr);
+      const bool needed = remote && !shares_atomics(topology, me, peer, lane);
+      channels_.push_back(needed ? make(peer, lane, topology.rail(me, peer, lane), notices(lanes))
+                                 : nullptr);
     }
-    channels_.push_back(make(peer, topology.home_rail(peer)));
-    channels_.push_back(make(peer, topology.home_rail(me)));
-    atomics_to(peer)->credits = kReceives;
+    channels_.push_back(make(peer, lanes, topology.home_rail(peer), buffers(lanes)));
+    channels_.push_back(make(peer, lanes + 1, topology.home_rail(me), buffers(lanes)));
+    const int standby = remote ? standby_rail(topology, me, peer, lanes) : -1;
+    channels_.push_back(standby < 0 ? nullptr : make(peer, lanes + 2, standby, notices(lanes)));
+    atomics_to(peer)->credits = kCredits;
   }
 }
 
@@ -62,27 +84,40 @@ std::vector<nic::EndpointAddress> Connections::addresses() const {
 void Connections::connect(const std::vector<nic::EndpointAddress>& all,
                           const std::vector<std::vector<nic::NicAddress>>& nics,
                           const KeyTable& keys) {
-  const std::size_t per_peer = lanes_ + 2;
-  const auto peer_slot = [&](int peer, std::size_t slot) -> const nic::EndpointAddress& {
-    const auto of_peer = static_cast<std::size_t>(peer) * static_cast<std::size_t>(n_pes_);
-    return all[(of_peer + static_cast<std::size_t>(me_)) * per_peer + slot];
+  const auto address_at_peer = [&](const Channel& channel) -> const nic::EndpointAddress& {
+    const auto of_peer =
+        static_cast<std::size_t>(channel.peer()) * static_cast<std::size_t>(n_pes_);
+    return all[(of_peer + static_cast<std::size_t>(me_)) * slots_per_peer(lanes_) +
+               slot_at_peer(channel.slot())];
   };
   for (std::size_t rail = 0; rail < nics[static_cast<std::size_t>(me_)].size(); ++rail)
     lkeys_.push_back(keys.local(static_cast<int>(rail)));
-  for (int peer = 0; peer < n_pes_; ++peer)
-    for (std::size_t slot = 0; slot < per_peer; ++slot) {
-      Channel* channel = at(peer, static_cast<uint32_t>(slot));
-      if (channel == nullptr) continue;
-      // The peer's answering channel belongs to our asking one, and the other way round.
-      std::size_t theirs = slot;
-      if (slot == lanes_) theirs = lanes_ + 1;
-      if (slot == lanes_ + 1) theirs = lanes_;
-      const auto& nic =
-          nics[static_cast<std::size_t>(peer)][static_cast<std::size_t>(channel->rail())];
-      channel->endpoint().connect(nic, peer_slot(peer, theirs));
-      if (slot >= lanes_)
-        for (uint64_t index = 0; index < kReceives; ++index) give_back(*channel, index);
-    }
+  for (const auto& channel : channels_) {
+    if (channel == nullptr) continue;
+    const auto& nic =
+        nics[static_cast<std::size_t>(channel->peer())][static_cast<std::size_t>(channel->rail())];
+    channel->endpoint().connect(nic, address_at_peer(*channel));
+    const uint32_t receives = has_messages(*channel) ? buffers(lanes_) : notices(lanes_);
+    for (uint64_t index = 0; index < receives; ++index) give_back(*channel, index);
+  }
+}
+
+Channel* Connections::on_other_rail(const Channel& than) const {
+  for (uint32_t slot = 0; slot < slots_per_peer(lanes_); ++slot) {
+    Channel* other = at(than.peer(), slot);
+    if (other != nullptr && other->state == Channel::State::up && other->rail() != than.rail())
+      return other;
+  }
+  return nullptr;
+}
+
+Channel* Connections::beside(const Channel& channel) const {
+  Channel* found = on_other_rail(channel);
+  for (uint32_t slot = 0; found == nullptr && slot < slots_per_peer(lanes_); ++slot) {
+    Channel* other = at(channel.peer(), slot);
+    if (other != nullptr && other->state == Channel::State::up) found = other;
+  }
+  return found;
 }
 
 Channel* Connections::find(std::size_t nic_index, uint32_t endpoint) const {
@@ -91,18 +126,36 @@ Channel* Connections::find(std::size_t nic_index, uint32_t endpoint) const {
 }
 
 uint64_t Connections::buffer_of(const Channel& channel, uint64_t index) const {
-  const bool asks = atomics_to(channel.peer()) == &channel;
-  const uint64_t first = (static_cast<uint64_t>(channel.peer()) * 2 + (asks ? 0 : 1)) * kReceives;
-  return reinterpret_cast<uint64_t>(receives_) + (first + index % kReceives) * kReceiveBytes;
+  const bool asks = channel.slot() == lanes_;
+  const uint64_t first =
+      (static_cast<uint64_t>(channel.peer()) * 2 + (asks ? 0 : 1)) * buffers(lanes_);
+  return reinterpret_cast<uint64_t>(receives_) + (first + index % buffers(lanes_)) * kReceiveBytes;
 }
 
 const char* Connections::received(const Channel& channel, uint64_t index) const {
   return reinterpret_cast<const char*>(buffer_of(channel, index));
 }
 
+// Notices have no bytes, so that channels without messages need no memory for them.
 void Connections::give_back(Channel& channel, uint64_t index) const {
-  channel.endpoint().post_receive(buffer_of(channel, index),
-                                  lkeys_[static_cast<std::size_t>(channel.rail())], kReceiveBytes);
+  if (has_messages(channel))
+    channel.endpoint().post_receive(
+        buffer_of(channel, index), lkeys_[static_cast<std::size_t>(channel.rail())], kReceiveBytes);
+  else
+    channel.endpoint().post_receive(0, 0, 0);
+}
+
+bool Connections::drain() {
+  bool moved = false;
+  for (Channel* channel : active_) moved |= channel->drain();
+  return moved;
+}
+
+void Connections::ring_doorbells() {
+  std::size_t still = 0;
+  for (Channel* channel : active_)
+    if (channel->ring_doorbell()) active_[still++] = channel;
+  active_.resize(still);
 }
 
 }  // namespace railshmem::proxy

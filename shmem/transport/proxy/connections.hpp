@@ -1,7 +1,8 @@
 // All queue pairs of one PE. Towards each peer: a data channel per lane, on the rail both agree on
 // (remote peers only, and where the next one cannot serve the lane too); one channel to the peer's
-// home rail, through which this PE's atomics on the peer's heap go; and one on our home rail that
-// answers the peer's. Absent channels are explicit empty slots, so indices never shift.
+// home rail, through which this PE's atomics on the peer's heap go; one on our home rail that
+// answers the peer's; and a standby on one more rail, where lanes leave one unused, for the day
+// when theirs is down. Absent channels are explicit empty slots, so indices never shift.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,15 @@ namespace railshmem::proxy {
 
 class Connections {
  public:
-  // Receive buffers per channel, and so the message requests in flight to one peer.
-  static constexpr uint32_t kReceives = 16;
+  // Message requests in flight to one peer.
+  static constexpr uint32_t kCredits = 16;
   static constexpr uint64_t kReceiveBytes = 64;
 
+  static constexpr uint32_t slots_per_peer(uint32_t lanes) { return lanes + 3; }
+
   // Heap bytes that the receive buffers of a job need.
-  static uint64_t receive_area(int n_pes) {
-    return uint64_t{2} * static_cast<uint64_t>(n_pes) * kReceives * kReceiveBytes;
+  static uint64_t receive_area(int n_pes, uint32_t lanes) {
+    return uint64_t{2} * static_cast<uint64_t>(n_pes) * buffers(lanes) * kReceiveBytes;
   }
 
   // Throws Error(init) naming the PEs that no rail joins. `receive_offset`: of the area in the
@@ -31,7 +34,7 @@ class Connections {
   Connections(int me, const Topology& topology, nic::Provider& provider, uint32_t lanes,
               uint32_t depth, char* heap, uint64_t receive_offset);
 
-  // What peers need: [n_pes * (lanes + 2)] addresses.
+  // What peers need: [n_pes * slots_per_peer(lanes)] addresses.
   std::vector<nic::EndpointAddress> addresses() const;
   // Connects everything; `all` holds every PE's addresses(), by PE; `nics[pe][rail]` their NICs.
   void connect(const std::vector<nic::EndpointAddress>& all,
@@ -45,17 +48,42 @@ class Connections {
   Channel* atomics_to(int pe) const { return at(pe, lanes_); }
   Channel* atomics_from(int pe) const { return at(pe, lanes_ + 1); }
 
+  // By slot; null where there is none.
+  Channel* at(int pe, uint32_t slot) const {
+    return channels_[static_cast<std::size_t>(pe) * slots_per_peer(lanes_) + slot].get();
+  }
+  // The slot of the peer's end of the same queue pair: its answering channel belongs to our asking
+  // one, and the other way round.
+  uint32_t slot_at_peer(uint32_t slot) const {
+    if (slot == lanes_) return lanes_ + 1;
+    return slot == lanes_ + 1 ? lanes_ : slot;
+  }
+  // A channel to the same peer that is up, on another rail; null where there is none.
+  Channel* on_other_rail(const Channel& than) const;
+  // As before; where there is none, one on the same rail.
+  Channel* beside(const Channel& channel) const;
+
   // The channel of a completion, and what its receive buffer `index` holds.
   Channel* find(std::size_t nic_index, uint32_t endpoint) const;
   const char* received(const Channel& channel, uint64_t index) const;
   void give_back(Channel& channel, uint64_t index) const;
 
+  // Posts what waited for room; true when something went.
+  bool drain();
+  // Hands what was posted to the NICs.
+  void ring_doorbells();
+
   uint32_t lanes() const { return lanes_; }
   const std::vector<std::unique_ptr<Channel>>& all() const { return channels_; }
+  std::vector<RailCounters>& rails() { return rails_; }  // by NIC
 
  private:
-  Channel* at(int pe, uint32_t slot) const {
-    return channels_[static_cast<std::size_t>(pe) * (lanes_ + 2) + slot].get();
+  // Every channel may have to carry a notice about each other one, once; see failover.cpp.
+  static uint32_t notices(uint32_t lanes) { return slots_per_peer(lanes); }
+  static uint32_t buffers(uint32_t lanes) { return kCredits + notices(lanes); }
+
+  bool has_messages(const Channel& channel) const {
+    return channel.slot() == lanes_ || channel.slot() == lanes_ + 1;
   }
   uint64_t buffer_of(const Channel& channel, uint64_t index) const;
 
@@ -63,7 +91,9 @@ class Connections {
   int n_pes_;
   uint32_t lanes_;
   char* receives_;
-  std::vector<std::unique_ptr<Channel>> channels_;  // [n_pes * (lanes + 2)]
+  std::vector<RailCounters> rails_;
+  std::vector<Channel*> active_;                    // with something to ring or to post
+  std::vector<std::unique_ptr<Channel>> channels_;  // [n_pes * slots_per_peer]
   std::vector<std::vector<Channel*>> by_endpoint_;  // [nic][endpoint id]
   std::vector<uint32_t> lkeys_;                     // by rail
 };

@@ -13,8 +13,9 @@ bool Proxy::issue() {
   if (current_.command.op == CommandOp::nop) return true;
   if (current_.lane == nullptr && !begin()) return false;
   if (current_.lane == nullptr) return true;  // refused
-  if (current_.lane->dead) {
-    complete_now();
+  if (current_.lane->data->state == Channel::State::failing) return false;
+  if (current_.lane->data->state == Channel::State::dead) {
+    refuse_dead();
     return true;
   }
   switch (current_.command.op) {
@@ -47,13 +48,37 @@ bool Proxy::begin() {
   if (lane.window.full()) return false;
   current_.lane = &lane;
   current_.sequence = lane.window.issue();
-  lane.commands.fetch_add(1, std::memory_order_relaxed);
-  lane.bytes.fetch_add(c.op == CommandOp::fence ? 0 : c.bytes, std::memory_order_relaxed);
+  const bool is_put = c.op == CommandOp::put || c.op == CommandOp::put_immediate;
+  current_.signals = is_put && c.atomic_op != AtomicOp::none;
+  current_.follows = current_.signals && signal_follows_data(c, lane);
+  lane.commands.add();
+  lane.bytes.add(c.op == CommandOp::fence ? 0 : c.bytes);
   return true;
 }
 
 void Proxy::complete_now() {
   current_.lane->finish(current_.sequence);
+}
+
+// The stop word says why.
+void Proxy::fail_now() {
+  const CommandOp op = current_.command.op;
+  if (op == CommandOp::get || op == CommandOp::atomic)
+    end_slot(static_cast<uint32_t>(current_.command.signal), 0, nic::Status::flushed);
+  if (current_.lane != nullptr) complete_now();
+}
+
+// The lane's queue pair is in error and no other took its place.
+void Proxy::refuse_dead() {
+  const Command& c = current_.command;
+  if (c.op == CommandOp::fence) return complete_now();
+  Posted entry;
+  if (c.op == CommandOp::get) entry.op = nic::Opcode::read;
+  if (c.op == CommandOp::atomic) entry.op = nic::Opcode::fetch_add;
+  entry.target = c.target;
+  entry.length = static_cast<uint32_t>(c.bytes);
+  stop_for(*current_.lane->data, entry);
+  fail_now();
 }
 
 // A command that no kernel of ours writes: the ring or a kernel is broken.
@@ -62,12 +87,7 @@ void Proxy::refuse(nic::Status status) {
       parts_.context.stop, device::Stop::network,
       {device::Waiting::nothing, current_.command.pe, -1, static_cast<uint32_t>(status), 0,
        current_.command.target, 0, 0, 0, current_.command.bytes});
-  if (current_.lane != nullptr) complete_now();
-}
-
-void Proxy::post(Channel& channel, const nic::WorkRequest& request, const Posted& entry) {
-  if (entry.lane != kNoLane) lanes_[entry.lane]->inflight_bytes += entry.bytes;
-  channel.submit(request, entry);
+  fail_now();
 }
 
 // Of the heap, which most things are in, or of a buffer that the user registered.
@@ -77,13 +97,32 @@ uint32_t Proxy::local_key(uint64_t address, int rail) const {
   return parts_.buffers.lkey(address, rail);
 }
 
-nic::WorkRequest Proxy::write_of(const LaneState& lane, uint64_t target) const {
+// `entry` stays alive until it is submitted: what is inlined is taken from it.
+nic::WorkRequest Proxy::request_of(const LaneState& lane, const Posted& entry) const {
   nic::WorkRequest request;
-  request.op = nic::Opcode::write;
-  request.lkey = parts_.keys.local(lane.data->rail());
-  request.remote = parts_.keys.address(lane.pe, target);
+  request.op = entry.op;
+  request.inlined = entry.inlined;
+  request.local = entry.inlined ? reinterpret_cast<uint64_t>(&entry.local) : entry.local;
+  request.lkey = entry.inlined ? 0 : local_key(entry.local, lane.data->rail());
+  request.length = entry.length;
+  request.remote = parts_.keys.address(lane.pe, entry.target);
   request.rkey = parts_.keys.remote(lane.pe, lane.data->rail());
   return request;
+}
+
+void Proxy::post(const Posted& entry) {
+  LaneState& lane = *lanes_[entry.lane];
+  lane.inflight_bytes += entry.length;
+  lane.data->submit(request_of(lane, entry), entry);
+}
+
+// Where the home rail of the target is down, no atomic reaches its heap: another way in would be
+// another atomic domain.
+bool Proxy::start_atomic(const AtomicTask& task) {
+  if (parts_.connections.atomics_to(task.pe)->state == Channel::State::up)
+    return atomics_.start(task);
+  atomic_not_sent(task);
+  return true;
 }
 
 // True when the signal may be posted right behind its data: the queue pair orders the two, and the
@@ -106,63 +145,50 @@ bool Proxy::transfer(nic::Opcode op, After last) {
     if (lane.inflight_bytes > 0 && lane.inflight_bytes + piece > parts_.settings.inflight_bytes)
       return false;
     const uint64_t target = c.target + current_.bytes_done;
-    nic::WorkRequest request = write_of(lane, target);
-    request.op = op;
-    request.local = c.source + current_.bytes_done;
-    request.lkey = local_key(request.local, lane.data->rail());
-    request.length = static_cast<uint32_t>(piece);
+    const uint64_t local = c.source + current_.bytes_done;
     current_.bytes_done += piece;
     const bool is_last = current_.bytes_done == c.bytes;
-    post(*lane.data, request,
-         {is_last ? last : After::nothing, op, current_.lane_index,
-          op == nic::Opcode::read ? static_cast<uint32_t>(c.signal) : 0, current_.sequence, piece,
-          target});
+    post({is_last ? last : After::nothing, op, false, current_.lane_index,
+          op == nic::Opcode::read ? static_cast<uint32_t>(c.signal) : 0,
+          static_cast<uint32_t>(piece), current_.sequence, target, local});
   }
   return true;
 }
 
+// Of a put's last piece.
+After Proxy::after_data() const {
+  if (!current_.signals) return After::finish;
+  return current_.follows ? After::nothing : After::signal_ready;
+}
+
 bool Proxy::issue_put() {
-  const Command& c = current_.command;
-  const bool signals = c.atomic_op != AtomicOp::none;
-  if (c.bytes == 0 && !signals) {
+  if (current_.command.bytes == 0 && !current_.signals) {
     complete_now();
     return true;
   }
-  const bool follows = signals && signal_follows_data(c, *current_.lane);
-  After last = After::finish;
-  if (signals) last = follows ? After::nothing : After::signal_ready;
-  if (!transfer(nic::Opcode::write, last)) return false;
-  return !signals || issue_signal();
+  if (!transfer(nic::Opcode::write, after_data())) return false;
+  return !current_.signals || issue_signal();
 }
 
 bool Proxy::issue_immediate() {
   const Command& c = current_.command;
-  const bool signals = c.atomic_op != AtomicOp::none;
   if (c.bytes > 0 && !current_.data_done) {
-    LaneState& lane = *current_.lane;
-    if (!lane.data->has_room()) return false;
-    const bool follows = signals && signal_follows_data(c, lane);
-    After last = After::finish;
-    if (signals) last = follows ? After::nothing : After::signal_ready;
-    nic::WorkRequest request = write_of(lane, c.target);
-    request.inlined = true;
-    request.local = reinterpret_cast<uint64_t>(&c.source);
-    request.length = static_cast<uint32_t>(c.bytes);
-    post(*lane.data, request,
-         {last, request.op, current_.lane_index, 0, current_.sequence, c.bytes, c.target});
+    if (!current_.lane->data->has_room()) return false;
+    post({after_data(), nic::Opcode::write, true, current_.lane_index, 0,
+          static_cast<uint32_t>(c.bytes), current_.sequence, c.target, c.source});
     current_.data_done = true;
-  } else if (c.bytes == 0 && !signals) {
+  } else if (c.bytes == 0 && !current_.signals) {
     complete_now();
     return true;
   }
-  return !signals || issue_signal();
+  return !current_.signals || issue_signal();
 }
 
 // The data, if any, is posted.
 bool Proxy::issue_signal() {
   const Command& c = current_.command;
   LaneState& lane = *current_.lane;
-  if (!signal_follows_data(c, lane)) {
+  if (!current_.follows) {
     // Without data of its own to wait for, it must wait for what a fence put before it.
     if (c.bytes == 0 && lane.fenced && lane.window.outstanding() > 1) return false;
     lane.signals.push_back({current_.sequence, c.signal, c.value, c.atomic_op, c.bytes == 0});
@@ -172,19 +198,16 @@ bool Proxy::issue_signal() {
   }
   if (!lane.data->has_room()) return false;
   if (c.atomic_op == AtomicOp::set) {
-    nic::WorkRequest request = write_of(lane, c.signal);
-    request.inlined = true;
-    request.local = reinterpret_cast<uint64_t>(&c.value);
-    request.length = sizeof c.value;
-    post(*lane.data, request,
-         {After::finish, request.op, current_.lane_index, 0, current_.sequence, 0, c.signal});
+    post({After::finish, nic::Opcode::write, true, current_.lane_index, 0, sizeof c.value,
+          current_.sequence, c.signal, c.value});
     return true;
   }
   AtomicTask task{
       current_.lane_index, c.pe, current_.sequence, AtomicOp::add, 8, c.signal, c.value, 0, 0};
-  if (!atomics_.start(task)) return false;
   ++lane.elsewhere;
-  return true;
+  if (start_atomic(task)) return true;
+  --lane.elsewhere;
+  return false;
 }
 
 bool Proxy::issue_get() {
@@ -205,9 +228,10 @@ bool Proxy::issue_atomic() {
                         c.source,
                         c.value,
                         static_cast<uint32_t>(c.signal)};
-  if (!atomics_.start(task)) return false;
   ++lane.elsewhere;
-  return true;
+  if (start_atomic(task)) return true;
+  --lane.elsewhere;
+  return false;
 }
 
 bool Proxy::issue_fence() {

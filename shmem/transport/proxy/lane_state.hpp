@@ -2,7 +2,6 @@
 // the signals that wait for their data.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -59,6 +58,12 @@ struct LaneState {
     if (window.outstanding() == 0) fenced = false;
   }
 
+  // From here on over another queue pair.
+  void carry_on(Channel* over) {
+    data = over;
+    arch::store_relaxed(&shared->rail, static_cast<int32_t>(over->rail()));  // for reports
+  }
+
   int pe;
   Channel* data;
   device::Lane* shared;
@@ -68,12 +73,11 @@ struct LaneState {
   uint64_t elsewhere = 0;
   // A fence was passed by WRITEs, which the queue pair orders; everything else still has to wait.
   bool fenced = false;
-  bool dead = false;                   // an error completion: what follows is answered at once
   std::deque<DeferredSignal> signals;  // in command order
   bool signal_in_flight = false;       // one SET at a time, so that a word never goes backwards
-  // Statistics, read by other threads.
-  std::atomic<uint64_t> bytes{0};
-  std::atomic<uint64_t> commands{0};
+  Counter commands;
+  Counter bytes;
+  Counter replayed;
 };
 
 }  // namespace railshmem::proxy

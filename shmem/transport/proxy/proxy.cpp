@@ -41,13 +41,10 @@ Proxy::Proxy(const ProxyParts& parts)
     lanes_.push_back(
         std::make_unique<LaneState>(pe, data, &shared_lanes_[index], parts_.settings.queue_depth));
   }
-  ring_ = {slots_.data(),
-           log2_of(parts_.settings.ring_commands),
-           &words_.tail,
-           &words_.head_seen,
-           &words_.head,
-           &words_.dead,
-           parts_.provider.sleep_word()};
+  ring_ = {slots_.data(),      log2_of(parts_.settings.ring_commands),
+           &words_.tail,       &words_.head_seen,
+           &words_.head,       &words_.dead,
+           &words_.full_waits, parts_.provider.sleep_word()};
   ctx.rings = &ring_;
   ctx.lanes = shared_lanes_.get();
   ctx.result_slots = results_.data();
@@ -73,6 +70,7 @@ void Proxy::stop() {
 
 void Proxy::run() {
   pthread_setname_np(pthread_self(), "rsh-progress");
+  parts_.provider.begin_driving();
   uint32_t idle = 0;
   while (!stopping_.load(std::memory_order_acquire)) {
     if (step()) {
@@ -85,6 +83,7 @@ void Proxy::run() {
       sleep();
     }
   }
+  parts_.provider.end_driving();
 }
 
 void Proxy::sleep() {
@@ -92,6 +91,7 @@ void Proxy::sleep() {
   arch::store_ordered(word, 1u);
   arch::fence_system();  // the look below comes after the store: the sleeper's half of arch::wake
   if (!step() && !stopping_.load(std::memory_order_seq_cst)) {
+    sleeps_.add();
     const timespec limit{0, kSleepNs};
     syscall(SYS_futex, word, FUTEX_WAIT, 1, &limit, nullptr, 0);
   }
@@ -100,19 +100,19 @@ void Proxy::sleep() {
 
 // One round of everything; true when something moved.
 bool Proxy::step() {
+  polls_.add();
   bool moved = false;
   for (const auto& nic : parts_.provider.nics()) moved |= nic->progress();
   moved |= poll();
-  for (const auto& channel : parts_.connections.all())
-    if (channel) moved |= channel->drain();
+  if (!failing_.empty()) moved |= pump_failovers();
+  moved |= parts_.connections.drain();
   if (!stalled_.empty()) {
     const std::vector<uint32_t> again = std::move(stalled_);
     stalled_.clear();
     for (const uint32_t index : again) pump_signals(*lanes_[index], index);
   }
   moved |= take_commands();
-  for (const auto& channel : parts_.connections.all())
-    if (channel) channel->ring_doorbell();
+  parts_.connections.ring_doorbells();
   return moved;
 }
 
@@ -121,7 +121,10 @@ bool Proxy::take_commands() {
   constexpr int kBatch = 64;
   int taken = 0;
   while (taken < kBatch && (current_.active || read_next())) {
-    if (!issue()) break;
+    if (!issue()) {
+      stalls_.add();
+      break;
+    }
     current_.active = false;
     ++taken;
   }
@@ -138,6 +141,32 @@ bool Proxy::read_next() {
   arch::store_release(&words_.head, taken_);  // the slot may be written again
   current_.active = true;
   return true;
+}
+
+Statistics Proxy::statistics() const {
+  Statistics out;
+  for (std::size_t index = 0; index < lanes_.size(); ++index) {
+    const LaneState& lane = *lanes_[index];
+    out.lanes.push_back({lane.pe, static_cast<uint32_t>(index % parts_.settings.lanes),
+                         arch::load_relaxed(&lane.shared->rail), lane.commands.get(),
+                         lane.bytes.get(), arch::load_relaxed(&lane.shared->completed),
+                         lane.replayed.get()});
+  }
+  const auto& nics = parts_.provider.nics();
+  for (std::size_t index = 0; index < nics.size(); ++index) {
+    const RailCounters& rail = parts_.connections.rails()[index];
+    out.rails.push_back({static_cast<int>(nics[index]->rail()), rail.requests.get(),
+                         rail.bytes.get(), rail.completions.get(), rail.errors.get(),
+                         rail.doorbells.get()});
+  }
+  out.failovers = failovers_.get();
+  out.ring_full = arch::load_relaxed(&words_.full_waits);
+  out.stalls = stalls_.get();
+  out.credit_waits = atomics_.credit_waits();
+  out.atomic_retries = atomics_.retries();
+  out.polls = polls_.get();
+  out.sleeps = sleeps_.get();
+  return out;
 }
 
 }  // namespace railshmem::proxy

@@ -43,7 +43,8 @@ class Proxy final : private Atomics::Client {
   void start();
   void stop();
 
-  const std::vector<std::unique_ptr<LaneState>>& lanes() const { return lanes_; }
+  // May be called at any time, from any thread.
+  Statistics statistics() const;
 
  private:
   // The command being issued, which may wait for room half way.
@@ -54,6 +55,8 @@ class Proxy final : private Atomics::Client {
     uint64_t sequence = 0;
     uint64_t bytes_done = 0;
     bool data_done = false;
+    bool signals = false;  // a signal comes with it
+    bool follows = false;  // right behind the data; decided once, whatever becomes of the lane
     bool active = false;
   };
 
@@ -76,19 +79,42 @@ class Proxy final : private Atomics::Client {
   bool transfer(nic::Opcode op, After last);
   bool signal_follows_data(const device::Command& command, const LaneState& lane) const;
   uint32_t local_key(uint64_t address, int rail) const;
-  nic::WorkRequest write_of(const LaneState& lane, uint64_t target) const;
-  void post(Channel& channel, const nic::WorkRequest& request, const Posted& entry);
+  After after_data() const;
+  nic::WorkRequest request_of(const LaneState& lane, const Posted& entry) const;
+  void post(const Posted& entry);
+  bool start_atomic(const AtomicTask& task);
   void complete_now();
+  void fail_now();
   void refuse(nic::Status status);
+  void refuse_dead();
 
   // complete.cpp: completions to finished commands
   bool poll();
   void completed(Channel& channel, const nic::Completion& completion);
-  void failed(Channel& channel, const Posted& entry, nic::Status status);
-  void finish_slot(uint32_t slot, uint64_t value);
+  void received(Channel& channel, const nic::Completion& completion);
+  void failed(Channel& channel, uint64_t index, const Posted& entry, nic::Status status);
+  void conclude(const Posted& entry, nic::Status status);
+  void end_slot(uint32_t slot, uint64_t value, nic::Status status);
   void pump_signals(LaneState& lane, uint32_t lane_index);
   void drop_signal(LaneState& lane, uint64_t sequence);
   void atomic_done(const AtomicTask& task, uint64_t old_value, nic::Status status) override;
+  void atomic_not_sent(const AtomicTask& task) override;
+  void atomic_ended(const AtomicTask& task, uint64_t old_value, nic::Status status);
+
+  // failover.cpp: queue pairs in error, and their work
+  void channel_in_error(Channel& channel, nic::Status status);
+  bool pump_failovers();
+  bool fail_over(Channel& channel);
+  void send_notice(Channel& about, Channel& over);
+  void notice_received(Channel& over, const nic::Completion& completion);
+  void notice_failed(Channel& about);
+  void move_work(Channel& from, Channel& to);
+  void repeat(const Posted& entry);
+  void give_up(Channel& channel);
+  void lose(const Channel& channel, const Posted& entry);
+  void stop_for(const Channel& channel, const Posted& entry);
+  void stop_with(device::Stop reason, const Channel& channel, const Posted& entry,
+                 nic::Status status);
 
   const ProxyParts parts_;
   Atomics atomics_;
@@ -104,10 +130,16 @@ class Proxy final : private Atomics::Client {
     alignas(64) uint64_t head = 0;
     alignas(64) uint64_t result_hint = 0;
     alignas(64) uint32_t dead = 0;
+    uint64_t full_waits = 0;
   } words_;
   uint64_t taken_ = 0;  // commands read from the ring
   Current current_;
   std::vector<uint32_t> stalled_;  // lanes whose signal waits for a free atomic
+  std::vector<Channel*> failing_;
+  Counter failovers_;
+  Counter stalls_;
+  Counter polls_;
+  Counter sleeps_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
