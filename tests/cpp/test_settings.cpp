@@ -59,6 +59,37 @@ TEST_CASE("settings: emulation switches, and the standard's name of the heap siz
   CHECK(standard.heap_bytes == 3 << 20);
 }
 
+TEST_CASE("settings: faults are read part by part") {
+  const FaultSettings all =
+      parse_faults("pe=2,lose=0.25,delay=0.01:200us,reorder=on,fail=read@17:retry,rail=1@0.5s");
+  CHECK(all.pe == 2);
+  CHECK(all.lose == 0.25);
+  CHECK(all.delay == 0.01);
+  CHECK(all.delay_ns == 200000);
+  CHECK(all.reorder);
+  CHECK(all.fail_at == 17);
+  CHECK(all.fail_operation == FaultSettings::Operation::read);
+  CHECK(all.fail_answer == FaultSettings::Answer::retry);
+  CHECK(all.rail == 1);
+  CHECK(all.rail_after == 0);
+  CHECK(all.rail_time_ns == 500000000);
+  CHECK(parse_faults("lose=@4,rail=0@9").lose_at == 4);
+  CHECK(parse_faults("lose=@4,rail=0@9").rail_after == 9);
+  CHECK_FALSE(parse_faults("").any());
+}
+
+TEST_CASE("settings: a fault that is not understood is refused, not left out") {
+  for (const char* bad :
+       {"lose", "lose=2", "lose=@0", "lose=x", "delay=0.1", "delay=0.1:5", "delay=0.1:5h",
+        "reorder=maybe", "fail=read", "fail=read@0", "fail=jump@1", "fail=read@1:often", "rail=1",
+        "rail=-1@3", "rail=1@", "rail=1@2m", "pe=all", "lost=0.1"}) {
+    CAPTURE(bad);
+    const std::string what = refusal({{"RAILSHMEM_FAULTS", bad}});
+    CHECK_MESSAGE(names(what, bad), what);
+    CHECK_MESSAGE(names(what, "RAILSHMEM_FAULTS"), what);
+  }
+}
+
 TEST_CASE("settings: every row of the table has a default that is accepted, and a meaning") {
   const Settings settings = read_settings([](const char*) { return nullptr; });
   CHECK(settings.heap_bytes == uint64_t{1} << 30);

@@ -7,9 +7,11 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "shmem/nic/nic.hpp"
+#include "shmem/transport/proxy/notice.hpp"
 #include "shmem/transport/proxy/statistics.hpp"
 
 namespace railshmem::proxy {
@@ -130,9 +132,8 @@ class Channel {
   nic::Status status = nic::Status::ok;  // of the first error
   std::vector<Unfinished> unfinished;    // WRITEs and READs that ended in error, in order
   bool told = false;                     // the peer was told that our end is in error
-  bool heard = false;                    // the peer told us that its end is
-  bool refused = false;                  // for a reason that no other rail helps against
-  uint32_t heard_executed = 0;           // with that, how many of our requests it executed
+  std::optional<Notice> heard;           // the peer told us that its end is
+  bool is_refused() const { return heard && heard->refused; }
 
  private:
   struct Waiting {

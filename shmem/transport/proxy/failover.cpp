@@ -14,23 +14,6 @@ using device::Stop;
 using nic::Status;
 using State = Channel::State;
 
-namespace {
-
-// A notice: refused (no other rail helps), the slot at the receiver, executed requests modulo 2^24.
-// What is in flight is less by far, so the rest follows from what was completed.
-constexpr uint32_t kExecutedBits = 24;
-constexpr uint32_t kExecutedMask = (1u << kExecutedBits) - 1;
-constexpr uint32_t kSlotMask = 0x7f;
-constexpr uint32_t kRefused = 1u << 31;
-
-// How many requests the peer executed, given that the first unfinished one is `first`.
-uint64_t executed_of(const Channel& channel, uint64_t first) {
-  const uint32_t ahead = (channel.heard_executed - static_cast<uint32_t>(first)) & kExecutedMask;
-  return ahead <= kExecutedMask / 2 ? first + ahead : first;
-}
-
-}  // namespace
-
 // The first error of a queue pair, or the peer's word that its end is in error.
 void Proxy::channel_in_error(Channel& channel, Status status) {
   if (channel.state != State::up) return;
@@ -57,7 +40,7 @@ bool Proxy::pump_failovers() {
 bool Proxy::fail_over(Channel& channel) {
   if (!channel.endpoint().shut()) return true;  // the peer is inside our memory
   Channel* other = parts_.connections.on_other_rail(channel);
-  if (other == nullptr || channel.refused) {
+  if (other == nullptr || channel.is_refused()) {
     give_up(channel);
     return true;
   }
@@ -74,11 +57,9 @@ bool Proxy::fail_over(Channel& channel) {
 void Proxy::send_notice(Channel& about, Channel& over) {
   nic::WorkRequest message;
   message.op = nic::Opcode::send_imm;
-  message.imm = parts_.connections.slot_at_peer(about.slot()) << kExecutedBits;
-  if (about.state == State::dead)
-    message.imm |= kRefused;
-  else
-    message.imm |= static_cast<uint32_t>(about.endpoint().executed()) & kExecutedMask;
+  message.imm = Notice{parts_.connections.slot_at_peer(about.slot()), about.endpoint().executed(),
+                       about.state == State::dead}
+                    .imm();
   Posted entry;
   entry.after = After::notice;
   entry.op = message.op;
@@ -88,14 +69,13 @@ void Proxy::send_notice(Channel& about, Channel& over) {
 
 void Proxy::notice_received(Channel& over, const nic::Completion& completion) {
   parts_.connections.give_back(over, completion.index);
-  Channel* about = parts_.connections.at(over.peer(), completion.imm >> kExecutedBits & kSlotMask);
-  if (about == nullptr) return;  // no end of ours: the peer counts lanes in another way
-  about->heard = true;
-  about->heard_executed = completion.imm & kExecutedMask;
-  about->refused = (completion.imm & kRefused) != 0;
+  const Notice notice = Notice::from(completion.imm);
+  Channel* about = parts_.connections.at(over.peer(), notice.slot);
+  if (about == nullptr) return;  // no such end here: not from our code
+  about->heard = notice;
   channel_in_error(*about, Status::peer_unreachable);
   // The peer asks for another rail; ours ended for a reason that would meet it there again.
-  if (about->state == State::dead && !about->refused)
+  if (about->state == State::dead && !notice.refused)
     if (Channel* way = parts_.connections.beside(*about)) send_notice(*about, *way);
 }
 
@@ -111,7 +91,7 @@ void Proxy::move_work(Channel& from, Channel& to) {
   for (const auto& lane : lanes_)
     if (lane->data == &from) lane->carry_on(&to);
   const std::vector<Channel::Unfinished> all = std::exchange(from.unfinished, {});
-  const uint64_t executed = all.empty() ? 0 : executed_of(from, all.front().index);
+  const uint64_t executed = all.empty() ? 0 : from.heard->executed_from(all.front().index);
   for (const Channel::Unfinished& one : all) {
     if (one.index < executed && one.entry.op == nic::Opcode::write)
       conclude(one.entry, Status::ok);
@@ -144,7 +124,7 @@ void Proxy::lose(const Channel& channel, const Posted& entry) {
 void Proxy::stop_for(const Channel& channel, const Posted& entry) {
   auto reason = Stop::network;
   if (channel.status == Status::peer_ended) reason = Stop::peer_lost;
-  if (channel.status == Status::peer_unreachable && !channel.refused) reason = Stop::no_rail;
+  if (channel.status == Status::peer_unreachable && !channel.is_refused()) reason = Stop::no_rail;
   stop_with(reason, channel, entry, channel.status);
 }
 

@@ -13,20 +13,13 @@ bool Proxy::issue() {
   if (current_.command.op == CommandOp::nop) return true;
   if (current_.lane == nullptr && !begin()) return false;
   if (current_.lane == nullptr) return true;  // refused
-  if (current_.lane->data->state == Channel::State::failing) return false;
-  if (current_.lane->data->state == Channel::State::dead) {
-    refuse_dead();
-    return true;
-  }
   switch (current_.command.op) {
     case CommandOp::nop:
       return true;
     case CommandOp::put:
-      return issue_put();
     case CommandOp::put_immediate:
-      return issue_immediate();
     case CommandOp::get:
-      return issue_get();
+      return issue_data();
     case CommandOp::atomic:
       return issue_atomic();
     case CommandOp::fence:
@@ -34,6 +27,23 @@ bool Proxy::issue() {
   }
   refuse(nic::Status::local_operation);
   return true;
+}
+
+bool Proxy::issue_data() {
+  const Channel::State state = current_.lane->data->state;
+  if (state == Channel::State::failing) return false;  // until it is known what the peer has
+  if (state == Channel::State::dead) {
+    refuse_dead();
+    return true;
+  }
+  switch (current_.command.op) {
+    case CommandOp::put:
+      return issue_put();
+    case CommandOp::put_immediate:
+      return issue_immediate();
+    default:
+      return issue_get();
+  }
 }
 
 // Gives the command its place on its lane.
@@ -71,10 +81,8 @@ void Proxy::fail_now() {
 // The lane's queue pair is in error and no other took its place.
 void Proxy::refuse_dead() {
   const Command& c = current_.command;
-  if (c.op == CommandOp::fence) return complete_now();
   Posted entry;
   if (c.op == CommandOp::get) entry.op = nic::Opcode::read;
-  if (c.op == CommandOp::atomic) entry.op = nic::Opcode::fetch_add;
   entry.target = c.target;
   entry.length = static_cast<uint32_t>(c.bytes);
   stop_for(*current_.lane->data, entry);

@@ -70,6 +70,7 @@ class Proxy final : private Atomics::Client {
   // issue.cpp: commands to work requests. False: no room yet, call again.
   bool issue();
   bool begin();
+  bool issue_data();
   bool issue_put();
   bool issue_immediate();
   bool issue_get();
