@@ -56,11 +56,14 @@ uint64_t requests_posted(Runtime& runtime) {
 Thrown error_of_request(uint64_t nth, const std::string& emulated,
                         const std::function<void(Runtime&, uint64_t*)>& operation) {
   Environment environment = {{"RAILSHMEM_NODES", "2"}, {"RAILSHMEM_EMULATED", emulated}};
-  const auto prepare = [](Runtime& runtime) { return symmetric<uint64_t>(runtime, 4096); };
+  const auto prepare = [](Runtime& runtime) {
+    auto* word = symmetric<uint64_t>(runtime, 4096);
+    runtime.quiet();  // the barrier's own signal has left, so that requests can be counted
+    return word;
+  };
   std::atomic<uint64_t> before{0};
   run_pes(2, environment, [&](Runtime& runtime) {
     prepare(runtime);
-    runtime.quiet();
     if (runtime.my_pe() == 0) before = requests_posted(runtime);
     runtime.barrier_all();
   });
