@@ -149,8 +149,22 @@ TEST_CASE("emulated faults: a rail that goes down takes all its queue pairs, and
     REQUIRE(pair.a.nic.poll(&completion, 1) == 1);
     CHECK(completion.status == Status::peer_unreachable);
   }
-  Pair pair(with_faults("pe=0,rail=1@1"));
-  CHECK(put_words(pair, 6).back().status == Status::ok);
+  // Another rail's NIC of the same PE goes on.
+  const EmulatedSettings other = with_faults("rail=1@0s");
+  Side a(0, other, 2);
+  Side b(1, other, 2);
+  a.open();
+  b.open();
+  a.connect(b);
+  b.connect(a);
+  WorkRequest put;
+  put.inlined = true;
+  put.local = a.at(0);
+  put.length = 8;
+  put.remote = b.at(0);
+  put.rkey = b.key.rkey;
+  CHECK(a.run(put) == Status::ok);
+  CHECK(contains(error_of([&] { make_emulated_provider(0, 1, other); }), "rails are 0 to 0"));
 }
 
 TEST_CASE("an end that is shut lets nothing in and knows exactly what it let in before") {

@@ -1,3 +1,4 @@
+#include "shmem/base/error.hpp"
 #include "shmem/nic/emulated/emulated.hpp"
 #include "shmem/nic/emulated/emulated_nic.hpp"
 #include "shmem/nic/emulated/segments.hpp"
@@ -36,6 +37,9 @@ class EmulatedProvider final : public Provider {
 
 std::unique_ptr<Provider> make_emulated_provider(int pe, uint32_t rails,
                                                  const EmulatedSettings& settings) {
+  if (settings.faults.rail >= static_cast<int>(rails))
+    fail(ErrorKind::init, "RAILSHMEM_FAULTS: rail ", settings.faults.rail,
+         " is to go down, and the rails are 0 to ", rails - 1);
   return std::make_unique<EmulatedProvider>(pe, rails, settings);
 }
 
