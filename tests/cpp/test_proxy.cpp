@@ -163,11 +163,11 @@ TEST_CASE("the counts say what was done, and an idle progress thread rings nothi
       device::quiet(ctx);
     });
     const proxy::Statistics after = runtime.statistics();
-    const auto lane = static_cast<std::size_t>(to);
+    const auto lane = static_cast<std::size_t>(to) * ctx->lane_stride;
     const auto require = [](bool holds, const char* what) {
       if (!holds) fail(ErrorKind::argument, what);
     };
-    require(after.lanes[lane].pe == to && after.lanes[lane].rail == 0, "another lane");
+    require(after.lanes[lane].pe == to && after.lanes[lane].lane == 0, "another lane");
     require(after.lanes[lane].commands - before.lanes[lane].commands == 100, "commands");
     require(after.lanes[lane].bytes - before.lanes[lane].bytes == 800, "bytes of the lane");
     require(after.lanes[lane].completed == after.lanes[lane].commands, "completed");

@@ -14,20 +14,22 @@ pytestmark = pytest.mark.mpi(min_size=2)
 
 SHAPES = ["2 nodes", "2 nodes, unordered", "2 nodes, no atomics", "a node per PE"]
 OUTAGES = {
-    "with a request of every NIC": "rail=0@150",
-    "on one PE only": "pe=1,rail=0@100",
+    "with a request of every NIC": "rail=0@80",
+    "on one PE only": "pe=0,rail=0@60",
     "by time, with delays": "rail=0@30ms,delay=0.02:200us,reorder=on",
 }
 
 
 def stream(rt: railshmem.Runtime, rounds: int) -> None:
-    """Data and its signal round a ring of all PEs; whoever sees a signal sees its data."""
+    """Data and its signal to the PE half way round, on rail 0 for the first of each node; whoever
+    sees a signal sees its data."""
     data = symmetric_array(rt, 700, np.uint64)
     words = symmetric_array(rt, 2, np.uint64)
     words[:] = 0
     rt.barrier_all()
     arrived, taken = words[:1], words[1:]
-    to, back_to = (rt.my_pe + 1) % rt.n_pes, (rt.my_pe - 1) % rt.n_pes
+    half = rt.n_pes // 2
+    to, back_to = (rt.my_pe + half) % rt.n_pes, (rt.my_pe - half) % rt.n_pes
     for number in range(1, rounds + 1):
         source = np.full(700, number, np.uint64)
         rt.put_signal(data, source, arrived, number, SHMEM_SIGNAL_SET, to)

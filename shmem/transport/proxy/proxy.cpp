@@ -147,7 +147,7 @@ Statistics Proxy::statistics() const {
   Statistics out;
   for (std::size_t index = 0; index < lanes_.size(); ++index) {
     const LaneState& lane = *lanes_[index];
-    out.lanes.push_back({lane.pe, static_cast<uint32_t>(index % parts_.settings.lanes),
+    out.lanes.push_back({lane.pe, static_cast<uint32_t>(index % parts_.context.lane_stride),
                          arch::load_relaxed(&lane.shared->rail), lane.commands.get(),
                          lane.bytes.get(), arch::load_relaxed(&lane.shared->completed),
                          lane.replayed.get()});
