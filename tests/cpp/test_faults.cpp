@@ -58,7 +58,8 @@ Thrown error_of_request(uint64_t nth, const std::string& emulated,
   Environment environment = {{"RAILSHMEM_NODES", "2"}, {"RAILSHMEM_EMULATED", emulated}};
   const auto prepare = [](Runtime& runtime) {
     auto* word = symmetric<uint64_t>(runtime, 4096);
-    runtime.quiet();  // the barrier's own signal has left, so that requests can be counted
+    runtime.default_context()
+        .quiet();  // the barrier's own signal has left, so that requests can be counted
     return word;
   };
   std::atomic<uint64_t> before{0};
@@ -73,18 +74,18 @@ Thrown error_of_request(uint64_t nth, const std::string& emulated,
     run_pes(2, environment, [&](Runtime& runtime) {
       uint64_t* word = prepare(runtime);
       if (runtime.my_pe() != 0) {
-        runtime.wait_until(word + 4000, 8, false, Compare::equal, 1);  // ends with the job
+        wait_until<uint64_t>(runtime, word + 4000, Compare::equal, 1);  // ends with the job
         return;
       }
       thrown = thrown_by([&] {
         operation(runtime, word);
-        runtime.quiet();
+        runtime.default_context().quiet();
       });
       // It stays: nobody may take what was lost for done.
-      for (const auto& again :
-           {thrown_by([&] { runtime.quiet(); }), thrown_by([&] { runtime.put(word, word, 8, 1); }),
-            thrown_by([&] { runtime.get(word, word, 8, 1); }),
-            thrown_by([&] { runtime.barrier_all(); })})
+      for (const auto& again : {thrown_by([&] { runtime.default_context().quiet(); }),
+                                thrown_by([&] { runtime.default_context().put(word, word, 8, 1); }),
+                                thrown_by([&] { runtime.default_context().get(word, word, 8, 1); }),
+                                thrown_by([&] { runtime.barrier_all(); })})
         require_says(again, ErrorKind::network, {thrown.what});
       fail(ErrorKind::argument, "the end of the test");
     });
@@ -104,7 +105,7 @@ TEST_CASE("an error completion on data, signal, atomic or get, each alone, is ra
   // Slots of requests that ended in error were never freed elsewhere, and quiet counted them as
   // done.
   const auto put_signal = [](Runtime& runtime, uint64_t* word) {
-    runtime.put_signal(word, word + 1, 800, word + 2048, 7, AtomicOp::set, 1);
+    runtime.default_context().put_signal(word, word + 1, 800, word + 2048, 7, AtomicOp::set, 1);
   };
   for (const char* emulated : {"", "ordered=off"}) {
     CAPTURE(emulated);
@@ -114,17 +115,20 @@ TEST_CASE("an error completion on data, signal, atomic or get, each alone, is ra
                {"PE 0: WRITE of 8 bytes to PE 1, heap offset ", "on rail 0 failed: remote oper"});
     check_says(error_of_request(1, emulated,
                                 [](Runtime& runtime, uint64_t* word) {
-                                  runtime.atomic_fetch(AtomicOp::add, word, 8, 1, 0, 1);
+                                  runtime.default_context().atomic_fetch(AtomicOp::add, word, 8, 1,
+                                                                         0, 1);
                                 }),
                {"PE 0: FETCH_AND_ADD of 8 bytes to PE 1, heap offset ", "on rail 0 failed: "});
-    check_says(error_of_request(
-                   1, emulated,
-                   [](Runtime& runtime, uint64_t* word) { runtime.get(word, word + 8, 64, 1); }),
+    check_says(error_of_request(1, emulated,
+                                [](Runtime& runtime, uint64_t* word) {
+                                  runtime.default_context().get(word, word + 8, 64, 1);
+                                }),
                {"PE 0: READ of 64 bytes to PE 1, heap offset ", "on rail 0 failed: "});
   }
   check_says(error_of_request(1, "atomics=off",
                               [](Runtime& runtime, uint64_t* word) {
-                                runtime.atomic_update(AtomicOp::add, word, 8, 1, 1);
+                                runtime.default_context().atomic_update(AtomicOp::add, word, 8, 1,
+                                                                        1);
                               }),
              {"PE 0: SEND_WITH_IMM of 8 bytes to PE 1, heap offset "});
 }
@@ -152,7 +156,7 @@ TEST_CASE("a lost completion ends at the deadline: no wait hangs, and none succe
           device::quiet(ctx);
         });
       });
-      second = thrown_by([&] { runtime.quiet(); });
+      second = thrown_by([&] { runtime.default_context().quiet(); });
       over = true;
       fail(ErrorKind::argument, "the end of the test");
     });
@@ -327,9 +331,11 @@ TEST_CASE("atomics are never repeated: in flight they are lost, later they are r
                               [&](Runtime& runtime) {
                                 auto* word = symmetric<uint64_t>(runtime, 1);
                                 if (runtime.my_pe() == 1)
-                                  runtime.wait_until(word, 8, false, Compare::equal, 1000);
-                                thrown = thrown_by(
-                                    [&] { runtime.atomic_fetch(AtomicOp::add, word, 8, 1, 0, 1); });
+                                  wait_until<uint64_t>(runtime, word, Compare::equal, 1000);
+                                thrown = thrown_by([&] {
+                                  runtime.default_context().atomic_fetch(AtomicOp::add, word, 8, 1,
+                                                                         0, 1);
+                                });
                                 fail(ErrorKind::argument, "the end of the test");
                               }),
                       Error);
@@ -353,8 +359,9 @@ TEST_CASE("with the home rail down, data still moves and atomics are refused bef
                               stream(runtime, 50);
                               if (runtime.my_pe() == 0)
                                 thrown = thrown_by([&] {
-                                  runtime.atomic_update(AtomicOp::add, word, 8, 1, 1);
-                                  runtime.quiet();
+                                  runtime.default_context().atomic_update(AtomicOp::add, word, 8, 1,
+                                                                          1);
+                                  runtime.default_context().quiet();
                                 });
                               else
                                 word_of_1 = *word;
@@ -417,9 +424,11 @@ TEST_CASE("delays and reordered completions change nothing but the time") {
       auto* count = symmetric<uint64_t>(runtime, 1);
       stream(runtime, 30);
       for (int i = 0; i < 30; ++i)
-        for (int pe = 0; pe < 4; ++pe) runtime.atomic_update(AtomicOp::add, count, 8, 1, pe);
+        for (int pe = 0; pe < 4; ++pe)
+          runtime.default_context().atomic_update(AtomicOp::add, count, 8, 1, pe);
       runtime.barrier_all();
-      if (runtime.atomic_fetch(AtomicOp::fetch, count, 8, 0, 0, runtime.my_pe()) != 120)
+      if (runtime.default_context().atomic_fetch(AtomicOp::fetch, count, 8, 0, 0,
+                                                 runtime.my_pe()) != 120)
         fail(ErrorKind::argument, "count is ", *count);
     }));
   }

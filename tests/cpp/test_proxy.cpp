@@ -154,7 +154,7 @@ TEST_CASE("the counts say what was done, and an idle progress thread rings nothi
   // are 64 cores less.
   CHECK_NOTHROW(run_pes(2, {{"RAILSHMEM_NODES", "2"}}, [](Runtime& runtime) {
     auto* words = symmetric<uint64_t>(runtime, 100);
-    runtime.quiet();
+    runtime.default_context().quiet();
     const proxy::Statistics before = runtime.statistics();
     const device::DeviceContext* ctx = &runtime.context();
     const int to = 1 - ctx->pe;
