@@ -58,7 +58,8 @@ Thrown error_of_request(uint64_t nth, const std::string& emulated,
   Environment environment = {{"RAILSHMEM_NODES", "2"}, {"RAILSHMEM_EMULATED", emulated}};
   const auto prepare = [](Runtime& runtime) {
     auto* word = symmetric<uint64_t>(runtime, 4096);
-    runtime.default_context().quiet();  // the barrier's own signal has left, so that requests can be counted
+    runtime.default_context()
+        .quiet();  // the barrier's own signal has left, so that requests can be counted
     return word;
   };
   std::atomic<uint64_t> before{0};
@@ -81,10 +82,10 @@ Thrown error_of_request(uint64_t nth, const std::string& emulated,
         runtime.default_context().quiet();
       });
       // It stays: nobody may take what was lost for done.
-      for (const auto& again :
-           {thrown_by([&] { runtime.default_context().quiet(); }), thrown_by([&] { runtime.default_context().put(word, word, 8, 1); }),
-            thrown_by([&] { runtime.default_context().get(word, word, 8, 1); }),
-            thrown_by([&] { runtime.barrier_all(); })})
+      for (const auto& again : {thrown_by([&] { runtime.default_context().quiet(); }),
+                                thrown_by([&] { runtime.default_context().put(word, word, 8, 1); }),
+                                thrown_by([&] { runtime.default_context().get(word, word, 8, 1); }),
+                                thrown_by([&] { runtime.barrier_all(); })})
         require_says(again, ErrorKind::network, {thrown.what});
       fail(ErrorKind::argument, "the end of the test");
     });
@@ -114,17 +115,20 @@ TEST_CASE("an error completion on data, signal, atomic or get, each alone, is ra
                {"PE 0: WRITE of 8 bytes to PE 1, heap offset ", "on rail 0 failed: remote oper"});
     check_says(error_of_request(1, emulated,
                                 [](Runtime& runtime, uint64_t* word) {
-                                  runtime.default_context().atomic_fetch(AtomicOp::add, word, 8, 1, 0, 1);
+                                  runtime.default_context().atomic_fetch(AtomicOp::add, word, 8, 1,
+                                                                         0, 1);
                                 }),
                {"PE 0: FETCH_AND_ADD of 8 bytes to PE 1, heap offset ", "on rail 0 failed: "});
-    check_says(error_of_request(
-                   1, emulated,
-                   [](Runtime& runtime, uint64_t* word) { runtime.default_context().get(word, word + 8, 64, 1); }),
+    check_says(error_of_request(1, emulated,
+                                [](Runtime& runtime, uint64_t* word) {
+                                  runtime.default_context().get(word, word + 8, 64, 1);
+                                }),
                {"PE 0: READ of 64 bytes to PE 1, heap offset ", "on rail 0 failed: "});
   }
   check_says(error_of_request(1, "atomics=off",
                               [](Runtime& runtime, uint64_t* word) {
-                                runtime.default_context().atomic_update(AtomicOp::add, word, 8, 1, 1);
+                                runtime.default_context().atomic_update(AtomicOp::add, word, 8, 1,
+                                                                        1);
                               }),
              {"PE 0: SEND_WITH_IMM of 8 bytes to PE 1, heap offset "});
 }
@@ -328,8 +332,10 @@ TEST_CASE("atomics are never repeated: in flight they are lost, later they are r
                                 auto* word = symmetric<uint64_t>(runtime, 1);
                                 if (runtime.my_pe() == 1)
                                   wait_until<uint64_t>(runtime, word, Compare::equal, 1000);
-                                thrown = thrown_by(
-                                    [&] { runtime.default_context().atomic_fetch(AtomicOp::add, word, 8, 1, 0, 1); });
+                                thrown = thrown_by([&] {
+                                  runtime.default_context().atomic_fetch(AtomicOp::add, word, 8, 1,
+                                                                         0, 1);
+                                });
                                 fail(ErrorKind::argument, "the end of the test");
                               }),
                       Error);
@@ -353,7 +359,8 @@ TEST_CASE("with the home rail down, data still moves and atomics are refused bef
                               stream(runtime, 50);
                               if (runtime.my_pe() == 0)
                                 thrown = thrown_by([&] {
-                                  runtime.default_context().atomic_update(AtomicOp::add, word, 8, 1, 1);
+                                  runtime.default_context().atomic_update(AtomicOp::add, word, 8, 1,
+                                                                          1);
                                   runtime.default_context().quiet();
                                 });
                               else
@@ -417,9 +424,11 @@ TEST_CASE("delays and reordered completions change nothing but the time") {
       auto* count = symmetric<uint64_t>(runtime, 1);
       stream(runtime, 30);
       for (int i = 0; i < 30; ++i)
-        for (int pe = 0; pe < 4; ++pe) runtime.default_context().atomic_update(AtomicOp::add, count, 8, 1, pe);
+        for (int pe = 0; pe < 4; ++pe)
+          runtime.default_context().atomic_update(AtomicOp::add, count, 8, 1, pe);
       runtime.barrier_all();
-      if (runtime.default_context().atomic_fetch(AtomicOp::fetch, count, 8, 0, 0, runtime.my_pe()) != 120)
+      if (runtime.default_context().atomic_fetch(AtomicOp::fetch, count, 8, 0, 0,
+                                                 runtime.my_pe()) != 120)
         fail(ErrorKind::argument, "count is ", *count);
     }));
   }
