@@ -19,6 +19,7 @@
 #include "shmem/memory/key_table.hpp"
 #include "shmem/memory/registered_buffers.hpp"
 #include "shmem/memory/symmetric_heap.hpp"
+#include "shmem/trace/recorder.hpp"
 #include "shmem/transport/proxy/proxy.hpp"
 
 namespace railshmem {
@@ -63,6 +64,7 @@ class Runtime::Parts {
   std::atomic<uint64_t> stops_cleared{0};
   std::atomic<bool> loss_reported{false};
   device::DeviceContext context = {};
+  std::unique_ptr<trace::Recorder> recorder;  // null where no timeline is written
   std::unique_ptr<nic::Provider> provider;  // null where the job has no NICs
   SymmetricHeap heap;
   std::vector<PeCard> cards;
