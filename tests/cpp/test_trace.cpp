@@ -10,7 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "shmem/api/context.hpp"
 #include "shmem/api/report.hpp"
+#include "shmem/api/waits.hpp"
 #include "shmem/base/error.hpp"
 #include "shmem/bootstrap/threads.hpp"
 #include "shmem/trace/counters.hpp"
@@ -289,6 +291,62 @@ TEST_CASE("trace: all PEs of a run carry its number, and one that cannot write s
   }
 }
 
+// Each layer tells its part of a put: the call, the command in the ring, the request on the wire.
+TEST_CASE("trace: a job's calls, commands and requests are all there, and end") {
+  const Scratch scratch;
+  constexpr int kPuts = 50;
+  testing::run_pes(2, {{"RAILSHMEM_TRACE", scratch.path()}, {"RAILSHMEM_NODES", "2"}},
+                   [](Runtime& runtime) {
+                     auto* words = static_cast<uint64_t*>(runtime.malloc(kPuts * 8));
+                     const uint64_t value = 7;
+                     for (int i = 0; i < kPuts; ++i)
+                       runtime.default_context().put(words + i, &value, 8, 1 - runtime.my_pe());
+                     runtime.barrier_all();
+                     uint64_t back = 0;
+                     runtime.default_context().get(&back, words, 8, 1 - runtime.my_pe());
+                     runtime.barrier_all();
+                   });
+  for (int pe = 0; pe < 2; ++pe) {
+    const Timeline seen = read_file(text(scratch.path(), "/pe-000", pe, ".trace"));
+    CHECK(seen.count(Moment::put) == kPuts);
+    CHECK(seen.count(Moment::get) == 1);
+    CHECK(seen.count(Moment::malloc) == 1);
+    CHECK(seen.count(Moment::meeting) >= 4);
+    CHECK(seen.count(Moment::ring_posted) > kPuts);
+    CHECK(seen.count(Moment::ring_command) == seen.count(Moment::ring_posted));
+    CHECK(seen.count(Moment::nic_posted) > kPuts);
+    CHECK(seen.count(Moment::nic_completed) == seen.count(Moment::nic_posted));
+    std::map<uint64_t, uint64_t> taken;  // by command
+    for (const auto& [writer, events] : seen.events)
+      for (const TraceEvent& event : events)
+        if (event.moment == number_of(Moment::ring_command)) taken[event.id] = event.at_ns;
+    for (const auto& [writer, events] : seen.events)
+      for (const TraceEvent& event : events)
+        if (event.moment == number_of(Moment::ring_posted)) {
+          REQUIRE(taken.count(event.id) == 1);
+          CHECK(taken[event.id] >= event.at_ns);
+        }
+  }
+}
+
+TEST_CASE("trace: a wait that gave up is in the timeline with what it waited for") {
+  const Scratch scratch;
+  testing::run_pes(1, {{"RAILSHMEM_TRACE", scratch.path()}, {"RAILSHMEM_TIMEOUT_S", "0.05"}},
+                   [](Runtime& runtime) {
+                     auto* word = static_cast<uint64_t*>(runtime.calloc(1, 8));
+                     CHECK_THROWS_AS(wait_until<uint64_t>(runtime, word, device::Compare::equal, 5),
+                                     Error);
+                   });
+  const Timeline seen = read_file(scratch.path() + "/pe-0000.trace");
+  const uint32_t wait = number_of(Moment::waiting) + static_cast<uint32_t>(device::Waiting::word);
+  std::vector<TraceEvent> waits;
+  for (const TraceEvent& event : seen.events.begin()->second)
+    if (event.moment == wait) waits.push_back(event);
+  REQUIRE(waits.size() == 1);
+  CHECK(waits[0].bytes == 5);  // expected
+  CHECK(waits[0].duration_ns >= 50000000);
+}
+
 TEST_CASE("counters: what threads counted adds up, also of those that have ended") {
   using device::Transport;
   using trace::Operation;
@@ -324,4 +382,34 @@ TEST_CASE("counters: a thread that outlives counters counts for the next ones fr
       counters->count(trace::Operation::get, device::Transport::p2p, 1);
     CHECK(counters->sum()[0][1].operations == round + 1);
   }
+}
+
+TEST_CASE("counters: host operations are counted by transport, on every thread") {
+  testing::run_pes(2, {{"RAILSHMEM_NODES", "2"}}, [](Runtime& runtime) {
+    using device::Transport;
+    auto* words = static_cast<uint64_t*>(runtime.malloc(1024));
+    Context& context = runtime.default_context();
+    const int me = runtime.my_pe();
+    char data[100] = {};
+    std::thread other([&] { context.put(words, data, 100, 1 - me); });
+    other.join();
+    context.put(words, data, 100, me);
+    context.put_signal(words, data, 16, words + 100, 1, device::AtomicOp::set, 1 - me);
+    context.get(data, words, 40, 1 - me);
+    context.atomic_update(device::AtomicOp::add, words + 90, 8, 1, me);
+    const trace::Counters::Sums sums = runtime.operation_counts();
+    const auto& near = sums[static_cast<std::size_t>(Transport::p2p)];
+    const auto& far = sums[static_cast<std::size_t>(Transport::proxy)];
+    const auto of = [](const auto& counts, trace::Operation operation) {
+      const trace::Count& count = counts[static_cast<std::size_t>(operation)];
+      return std::make_pair(count.operations, count.bytes);
+    };
+    using Pair = std::pair<uint64_t, uint64_t>;
+    CHECK(of(near, trace::Operation::put) == Pair(1, 100));
+    CHECK(of(far, trace::Operation::put) == Pair(2, 116));
+    CHECK(of(far, trace::Operation::signal) == Pair(1, 8));
+    CHECK(of(far, trace::Operation::get) == Pair(1, 40));
+    CHECK(of(far, trace::Operation::atomic) == Pair(1, 8));  // also on the own heap
+    runtime.barrier_all();
+  });
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/shmem/trace.hpp"
 #include "shmem/nic/nic.hpp"
 
 namespace railshmem::proxy {
@@ -84,6 +85,8 @@ class Channel {
     rung_ = true;
   }
 
+  const device::Trace* trace = nullptr;  // null: no timeline is written
+
   // Message requests that the peer has a receive buffer for.
   uint32_t credits = 0;
   std::deque<uint32_t> requests;  // atomics that wait for a credit
@@ -100,6 +103,8 @@ class Channel {
     if (!endpoint_->post(request)) return false;
     posted_[index & mask_] = entry;
     rung_ = false;
+    device::record_instant(trace, device::Moment::nic_posted, entry.bytes, peer_, rail(),
+                           endpoint_->id(), index);
     return true;
   }
 

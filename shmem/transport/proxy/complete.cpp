@@ -30,6 +30,9 @@ void Proxy::completed(Channel& channel, const nic::Completion& completion) {
     return;
   }
   const Posted entry = channel.entry(completion.index);
+  device::record_instant(channel.trace, device::Moment::nic_completed,
+                         static_cast<uint64_t>(completion.status), channel.peer(), channel.rail(),
+                         completion.endpoint, completion.index);
   if (completion.status != Status::ok) failed(channel, entry, completion.status);
   if (entry.after == After::atomic_step)
     return atomics_.step_completed(entry.record, completion.status);
