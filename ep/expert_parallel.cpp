@@ -102,6 +102,8 @@ Received ExpertParallel::dispatch(const Batch& batch) {
   const DispatchCall call{++round_, runtime_->in_heap(batch.tokens.data, batch.tokens.bytes())};
   const auto kernel =
       nodes_.view().n_nodes > 1 ? device::ep::dispatch<true> : device::ep::dispatch<false>;
+  const device::TraceSpan span(runtime_->context().trace, device::Moment::ep_dispatch, 0, -1, -1, 0,
+                               round_);
   launch([&] { kernel(&runtime_->context(), routing_.view(), call); });
   raise_if_refused();
   return received();
@@ -138,6 +140,8 @@ void ExpertParallel::combine(const Matrix& expert_out, const Handle& handle, voi
                          static_cast<char*>(out)};
   const CombineKernel kernel = nodes_.view().n_nodes > 1 ? combine_for<true>(config_.combined())
                                                          : combine_for<false>(config_.combined());
+  const device::TraceSpan span(runtime_->context().trace, device::Moment::ep_combine, 0, -1, -1, 0,
+                               round_);
   launch([&] { kernel(&runtime_->context(), routing_.view(), call); });
   raise_if_refused();
   combined_ = round_;

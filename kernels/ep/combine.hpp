@@ -163,6 +163,7 @@ RSH_DEVICE bool sum_own(const DeviceContext* ctx, const Exchange& x, const Combi
 template <bool kRemote, class T>
 RSH_DEVICE bool exchange_sums(const DeviceContext* ctx, const Exchange& x,
                               const CombineCall& call) {
+  const TraceSpan span(ctx->trace, Moment::ep_sums, 0, -1, -1, 0, call.round);
   if (!wait_for_results(ctx, x, call.round)) return false;
   if constexpr (kRemote)
     for (int32_t slot = 0; slot < x.node.n_sources; ++slot)

@@ -38,6 +38,7 @@ RSH_DEVICE bool consent(const DeviceContext* ctx, const Exchange& x, uint64_t ro
 // Learns where every member wants the rows of every stream, also where there are none: a member
 // that has answered has read the counts, which the next round overwrites.
 RSH_DEVICE bool collect_grants(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
+  const TraceSpan span(ctx->trace, Moment::ep_grants, 0, -1, -1, 0, round);
   const Node& node = x.node;
   *x.refusal = {-1, 0};
   for (int32_t i = 0; i <= node.n_sources; ++i) {
@@ -79,6 +80,7 @@ RSH_DEVICE void place_row(const DeviceContext* ctx, const Exchange& x, const Str
 // Places the rows of a stream as they come; a forwarded one comes from another node.
 RSH_DEVICE bool place_stream(const DeviceContext* ctx, const Exchange& x, uint64_t round,
                              const Stream& stream, bool forwarded) {
+  const TraceSpan span(ctx->trace, Moment::ep_place, 0, -1, -1, 0, round);
   for (uint64_t row = arch::block(); row < stream.rows; row += arch::blocks()) {
     if (forwarded &&
         !wait_for_sequence(ctx, &x.buffers.from[stream.pe].rows, progress(x.shape, round, row + 1),
@@ -111,6 +113,7 @@ RSH_DEVICE bool announce_placed(const DeviceContext* ctx, const Exchange& x, uin
 }
 
 RSH_DEVICE bool wait_for_arrivals(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
+  const TraceSpan span(ctx->trace, Moment::ep_arrivals, 0, -1, -1, 0, round);
   for (int32_t member = 0; member < x.node.n_members; ++member) {
     const int32_t peer = x.node.members[member];
     if (!wait_for_sequence(ctx, &x.buffers.from[peer].arrived, round, Waiting::ep_rows, peer))
@@ -122,6 +125,7 @@ RSH_DEVICE bool wait_for_arrivals(const DeviceContext* ctx, const Exchange& x, u
 // Headers and rows leave for the other nodes; those of other nodes are announced in this one.
 RSH_DEVICE bool exchange_headers(const DeviceContext* ctx, const Exchange& x,
                                  const DispatchCall& call) {
+  const TraceSpan span(ctx->trace, Moment::ep_headers, 0, -1, -1, 0, call.round);
   bool ok = true;
   for (int32_t node = 0; node < x.node.n_nodes && ok; ++node)
     if (x.node.gateways[node].pe >= 0 && is_mine(node)) ok = send_header(ctx, x, call.round, node);

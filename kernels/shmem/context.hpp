@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "kernels/shmem/command.hpp"
+#include "kernels/shmem/trace.hpp"
 
 namespace railshmem::device {
 
@@ -155,7 +156,8 @@ struct DeviceContext {
   const Team* world;      // all PEs
   StopRecord* stop;
   uint64_t timeout_ns;
-  uint32_t spins;  // before a wait yields its core
+  uint32_t spins;      // before a wait yields its core
+  const Trace* trace;  // null: no timeline is written
 };
 
 // Changes with the layout of everything above: a kernel compiled against another layout is refused.

@@ -10,10 +10,13 @@ RSH_DEVICE bool post(const DeviceContext* ctx, const Command& command) {
   Lane& lane = lane_of(ctx, command.pe, command.lane);
   Ring& ring = ctx->rings[lane.ring];
   if (stopped(ctx)) return false;
+  TraceSpan span(ctx->trace, Moment::ring_posted, command.bytes, command.pe, lane.rail,
+                 command.lane);
   // Counted before the slot is claimed: whoever claims a later slot and then asks how much was
   // posted counts this command too (the claim's acquire-release carries the count along).
   arch::fetch_add(&lane.posted, uint64_t{1});
   const uint64_t index = arch::fetch_add(ring.tail, uint64_t{1});
+  span.set_id(index);
   const uint64_t slots = uint64_t{1} << ring.shift;
   if (index - arch::load_acquire(ring.head_seen) >= slots) {
     arch::fetch_add(ring.full_waits, uint64_t{1});

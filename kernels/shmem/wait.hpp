@@ -36,8 +36,20 @@ class Waiter {
         expected_(expected),
         backoff_(ctx->spins) {}
 
+  // A wait whose first look failed is a span in the timeline.
+  RSH_DEVICE ~Waiter() {
+    if (traced_ns_ == 0) return;
+    const auto moment = number_of(Moment::waiting) + static_cast<uint32_t>(what_);
+    const uint64_t waited = arch::clock_ns() - traced_ns_;
+    ctx_->trace->record(ctx_->trace->recorder,
+                        {traced_ns_, waited, expected_, word_, peer_, rail_, 0, moment});
+  }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+
   // Call after each failed look; `seen` is what the look saw. False: give up.
   RSH_DEVICE bool again(uint64_t seen) {
+    if (ctx_->trace != nullptr && traced_ns_ == 0) traced_ns_ = arch::clock_ns();
     if (stopped(ctx_)) return false;
     backoff_.step();
     if (!backoff_.long_look()) return true;
@@ -62,6 +74,7 @@ class Waiter {
   uint64_t word_;
   uint64_t expected_;
   uint64_t started_ns_ = 0;
+  uint64_t traced_ns_ = 0;
   arch::Backoff backoff_;
 };
 

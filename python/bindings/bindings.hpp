@@ -25,6 +25,7 @@ void bind_waits(py::module_& m);
 void bind_collectives(py::module_& m);
 void bind_ep(py::module_& m);
 void bind_bench(py::module_& m);
+void bind_trace(py::module_& m);
 
 // Looks for a pending Ctrl-C; true leaves the Python error set and ends the wait.
 bool signal_pending();

@@ -74,4 +74,5 @@ PYBIND11_MODULE(_core, m) {
   bind_collectives(m);
   bind_ep(m);
   bind_bench(m);
+  bind_trace(m);
 }

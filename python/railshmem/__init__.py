@@ -161,6 +161,7 @@ from railshmem.shmem import (
     shmemx_buffer_unregister_symmetric,
     symmetric_array,
 )
+from railshmem.stats import stats
 
 SHMEM_CMP_EQ = _Compare.EQ
 SHMEM_CMP_NE = _Compare.NE
@@ -347,5 +348,6 @@ __all__ = [
     "shmemx_buffer_register_symmetric",
     "shmemx_buffer_unregister",
     "shmemx_buffer_unregister_symmetric",
+    "stats",
     "symmetric_array",
 ]

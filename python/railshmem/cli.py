@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -45,6 +46,50 @@ def info() -> None:
     with _job() as job:
         if job.me == 0:
             _print(job_text(job.runtime.info()))
+
+
+@cli.command()
+@click.option(
+    "--timeout",
+    "timeout_s",
+    default=20.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds that a single wait may take.",
+)
+def check(timeout_s: float) -> None:
+    """Test every pair, transport, size and atomic on this machine, and say what is wrong."""
+    from railshmem.check import check_machine
+
+    with _job() as job:
+        sound = check_machine(job.comm, timeout_s)
+    if not sound:
+        raise click.exceptions.Exit(1)
+
+
+@cli.group()
+def trace() -> None:
+    """Timelines that RAILSHMEM_TRACE=DIR made."""
+
+
+@trace.command("merge")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write, in the trace event format: open it in ui.perfetto.dev.",
+)
+def trace_merge(directory: Path, output: Path) -> None:
+    """Join the timelines in DIRECTORY into one file."""
+    from railshmem.errors import ArgumentError
+    from railshmem.trace import merge
+
+    try:
+        _print(merge(directory, output).text())
+    except ArgumentError as error:
+        raise click.ClickException(str(error)) from error
 
 
 @cli.group()

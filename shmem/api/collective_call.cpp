@@ -9,8 +9,11 @@ CollectiveCall::CollectiveCall(Runtime& runtime, Team& on, const char* name)
       meetings(parts.meetings),
       team(on),
       name_(name),
+      span_(parts.context.trace, device::Moment::collective, 0, -1, -1,
+            static_cast<uint32_t>(on.slot())),
       name_hash_(hash_of(name, std::strlen(name))) {
   parts.require_usable();
+  parts.count_in_one_domain(trace::Operation::collective, 0);
 }
 
 CollectiveCall::~CollectiveCall() {

@@ -80,6 +80,7 @@ class CollectiveCall {
   device::Signal told_signal() const;
 
   const char* name_;
+  const device::TraceSpan span_;
   uint64_t name_hash_;
   bool moving_ = false;
 };

@@ -9,7 +9,10 @@
 namespace railshmem {
 
 using device::AtomicOp;
+using device::Moment;
+using device::TraceSpan;
 using device::Transport;
+using trace::Operation;
 
 namespace {
 
@@ -98,6 +101,11 @@ void Context::put_signal_nbi(void* dest, const void* source, std::size_t bytes, 
 void Context::put_checked(void* dest, const void* source, std::size_t bytes,
                           const device::Signal& signal, int pe, Reuse reuse) {
   const device::DeviceContext* ctx = &parts_.context;
+  const bool signals = signal.op != AtomicOp::none;
+  const TraceSpan span(ctx->trace, signals ? Moment::put_signal : Moment::put, bytes, pe, -1,
+                       lanes_.first);
+  parts_.count(Operation::put, pe, bytes);
+  if (signals) parts_.count(Operation::signal, pe, sizeof signal.value);
   const bool done = reaches(pe)
                         ? device::put_signal<Transport::p2p, kThread>(ctx, dest, source, bytes,
                                                                       signal, pe, lanes_.first)
@@ -143,6 +151,8 @@ bool Context::put_by_nic(char* dest, const char* source, std::size_t bytes,
 void Context::get(void* dest, const void* source, std::size_t bytes, int pe) {
   const int world = check("shmem_get", "source", source, bytes, pe);
   if (bytes == 0) return;
+  const TraceSpan span(parts_.context.trace, Moment::get, bytes, world, -1, lanes_.first);
+  parts_.count(Operation::get, world, bytes);
   const bool done =
       reaches(world) || parts_.registered(dest, bytes)
           ? device::get<kThread>(&parts_.context, dest, source, bytes, world, lanes_.first)
@@ -153,6 +163,8 @@ void Context::get(void* dest, const void* source, std::size_t bytes, int pe) {
 void Context::get_nbi(void* dest, const void* source, std::size_t bytes, int pe) {
   const int world = check("shmem_get_nbi", "source", source, bytes, pe);
   if (bytes == 0) return;
+  const TraceSpan span(parts_.context.trace, Moment::get, bytes, world, -1, lanes_.first);
+  parts_.count(Operation::get, world, bytes);
   const bool done =
       reaches(world) || parts_.registered(dest, bytes)
           ? device::get_nbi<kThread>(&parts_.context, dest, source, bytes, world, lanes_.first)
@@ -183,11 +195,13 @@ bool Context::get_by_nic(char* dest, const char* source, std::size_t bytes, int 
 
 void Context::fence() {
   parts_.require_usable();
+  const TraceSpan span(parts_.context.trace, Moment::fence, 0, -1, -1, lanes_.first);
   if (!device::fence(&parts_.context, lanes_)) parts_.raise_stopped();
 }
 
 void Context::quiet() {
   parts_.require_usable();
+  const TraceSpan span(parts_.context.trace, Moment::quiet, 0, -1, -1, lanes_.first);
   if (n_fetches_.load(std::memory_order_relaxed) > 0) collect(0);
   if (!device::quiet(&parts_.context, lanes_)) parts_.raise_stopped();
 }

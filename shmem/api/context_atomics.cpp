@@ -21,6 +21,8 @@ uint64_t Context::atomic_fetch(AtomicOp op, void* word, unsigned width, uint64_t
   const int world = check("shmem_atomic", "dest", word, width, pe);
   check_word("shmem_atomic", "dest", word, width);
   const device::DeviceContext* ctx = &parts_.context;
+  const device::TraceSpan span(ctx->trace, device::Moment::atomic, width, world, -1, lanes_.first);
+  parts_.count_in_one_domain(trace::Operation::atomic, width);
   uint64_t result = 0;
   bool done;
   if (width == 8) {
@@ -48,6 +50,8 @@ void Context::atomic_fetch_nbi(AtomicOp op, void* fetch, void* word, unsigned wi
     std::memcpy(fetch, &old, width);  // little endian: the low bytes
     return;
   }
+  const device::TraceSpan span(ctx->trace, device::Moment::atomic, width, world, -1, lanes_.first);
+  parts_.count_in_one_domain(trace::Operation::atomic, width);
   collect(kPendingFetches - 1);
   uint32_t slot = 0;
   const bool posted =
@@ -85,6 +89,8 @@ void Context::atomic_update(AtomicOp op, void* word, unsigned width, uint64_t op
   const int world = check("shmem_atomic", "dest", word, width, pe);
   check_word("shmem_atomic", "dest", word, width);
   const device::DeviceContext* ctx = &parts_.context;
+  const device::TraceSpan span(ctx->trace, device::Moment::atomic, width, world, -1, lanes_.first);
+  parts_.count_in_one_domain(trace::Operation::atomic, width);
   const bool done =
       width == 8 ? device::atomic_update(ctx, op, static_cast<uint64_t*>(word), operand, world,
                                          lanes_.first)

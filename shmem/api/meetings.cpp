@@ -42,6 +42,8 @@ void Meetings::sync(Team& team) {
 
 void Meetings::agree(Team& team, uint64_t hash, const std::function<std::string()>& call) {
   require_usable(team);
+  const device::TraceSpan span(context_.trace, device::Moment::meeting, 0, -1, -1,
+                               static_cast<uint32_t>(team.slot()));
   uint64_t agreed = hash;
   raise_if(!device::sync_team(&context_, team.device(), &agreed));
   // Every member knows of a difference, so all come here and learn who called what.

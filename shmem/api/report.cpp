@@ -8,6 +8,8 @@ namespace {
 using device::Stop;
 using device::Waiting;
 
+constexpr const char* kUnknown = "an unknown condition";
+
 const char* name_of(Waiting waiting) {
   switch (waiting) {
     case Waiting::nothing:
@@ -45,7 +47,7 @@ const char* name_of(Waiting waiting) {
     case Waiting::ep_partials:
       return "combine: partial sums of a remote node";
   }
-  return "an unknown condition";
+  return kUnknown;
 }
 
 std::string waited_for(const device::Report& report) {
@@ -116,6 +118,15 @@ Error error_of(Stop reason, const device::Report& report, int pe) {
   }
   return {ErrorKind::aborted,
           text(who, "stopped for an unknown reason ", static_cast<uint32_t>(reason))};
+}
+
+std::vector<std::string> waiting_names() {
+  std::vector<std::string> names;
+  for (uint32_t number = 0;; ++number) {
+    const char* name = name_of(static_cast<Waiting>(number));
+    if (name == kUnknown) return names;
+    names.push_back(name);
+  }
 }
 
 }  // namespace railshmem

@@ -10,7 +10,9 @@
 
 namespace railshmem {
 
+using device::Moment;
 using device::Stop;
+using device::TraceSpan;
 
 namespace {
 
@@ -160,6 +162,7 @@ void Runtime::barrier_all() {
 
 void Runtime::sync_all() {
   require_usable();
+  parts_->count_in_one_domain(trace::Operation::collective, 0);
   parts_->meetings.sync(*world());
 }
 
@@ -174,6 +177,7 @@ void Runtime::require_same(const std::string& what, const std::string& value) {
 
 void* Runtime::malloc(std::size_t bytes, std::size_t alignment) {
   require_usable();
+  const TraceSpan span(parts_->context.trace, Moment::malloc, bytes);
   if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > 4096)
     fail(ErrorKind::argument, "alignment ", alignment, ": expected a power of two up to 4096");
   // Agreed before anything is taken: a difference leaves all heaps as they were. Nothing else is
@@ -186,6 +190,7 @@ void* Runtime::malloc(std::size_t bytes, std::size_t alignment) {
 
 void Runtime::free(void* symmetric) {
   require_usable();
+  const TraceSpan span(parts_->context.trace, Moment::free);
   Parts& parts = *parts_;
   const uint64_t offset = symmetric == nullptr ? 0 : device::offset_of(&parts.context, symmetric);
   default_context().quiet();
@@ -206,6 +211,7 @@ void* Runtime::calloc(std::size_t count, std::size_t size) {
 
 void* Runtime::realloc(void* symmetric, std::size_t bytes) {
   require_usable();
+  const TraceSpan span(parts_->context.trace, Moment::malloc, bytes);
   Parts& parts = *parts_;
   const uint64_t offset = symmetric == nullptr ? 0 : device::offset_of(&parts.context, symmetric);
   default_context().quiet();
@@ -277,6 +283,10 @@ void Runtime::Parts::check_word(const char* call, const char* what, const void* 
 
 proxy::Statistics Runtime::statistics() const {
   return parts_->proxy ? parts_->proxy->statistics() : proxy::Statistics();
+}
+
+trace::Counters::Sums Runtime::operation_counts() const {
+  return parts_->counters.sum();
 }
 
 std::vector<Traffic> Runtime::proxy_traffic() const {

@@ -18,6 +18,7 @@
 #include "shmem/base/settings.hpp"
 #include "shmem/bootstrap/bootstrap.hpp"
 #include "shmem/topology/topology.hpp"
+#include "shmem/trace/counters.hpp"
 #include "shmem/transport/proxy/statistics.hpp"
 
 namespace railshmem {
@@ -154,6 +155,8 @@ class Runtime {
   // Sets this PE's stop word: every wait ends with Error(aborted).
   void abort_waits();
 
+  // What the host operations of all threads were, by transport.
+  trace::Counters::Sums operation_counts() const;
   // What was posted through NICs, by lane; empty where every peer is P2P.
   std::vector<Traffic> proxy_traffic() const;
   std::size_t n_queue_pairs() const;

@@ -19,6 +19,7 @@
 #include "shmem/memory/key_table.hpp"
 #include "shmem/memory/registered_buffers.hpp"
 #include "shmem/memory/symmetric_heap.hpp"
+#include "shmem/trace/recorder.hpp"
 #include "shmem/transport/proxy/proxy.hpp"
 
 namespace railshmem {
@@ -55,6 +56,17 @@ class Runtime::Parts {
 
   void deregister(const std::vector<uint32_t>& lkeys);  // by rail; 0: none
 
+  // A host operation towards a PE of the job.
+  void count(trace::Operation operation, int pe, uint64_t bytes) {
+    counters.count(operation, transports[static_cast<std::size_t>(pe)], bytes);
+  }
+  // One that takes the NICs as soon as one peer needs them.
+  void count_in_one_domain(trace::Operation operation, uint64_t bytes) {
+    counters.count(operation,
+                   context.atomics_posted ? device::Transport::proxy : device::Transport::p2p,
+                   bytes);
+  }
+
   std::shared_ptr<Bootstrap> bootstrap;
   Settings settings;
   OwnArea own;
@@ -63,7 +75,8 @@ class Runtime::Parts {
   std::atomic<uint64_t> stops_cleared{0};
   std::atomic<bool> loss_reported{false};
   device::DeviceContext context = {};
-  std::unique_ptr<nic::Provider> provider;  // null where the job has no NICs
+  std::unique_ptr<trace::Recorder> recorder;  // null where no timeline is written
+  std::unique_ptr<nic::Provider> provider;    // null where the job has no NICs
   SymmetricHeap heap;
   std::vector<PeCard> cards;
   std::unique_ptr<Topology> topology;
@@ -84,6 +97,7 @@ class Runtime::Parts {
   std::mutex contexts_mutex;
   std::vector<bool> lanes_taken;  // of further contexts
   PeerWatch watch;
+  trace::Counters counters;
   bool finalized = false;
 
  private:

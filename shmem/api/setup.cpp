@@ -240,6 +240,11 @@ void Runtime::Parts::connect() {
 }
 
 void Runtime::Parts::start() {
+  const auto host_of = [&](std::size_t pe) { return cards[pe].boot_id.str(); };
+  const auto me = static_cast<std::size_t>(context.pe);
+  recorder = trace::start_recording(settings.trace, *bootstrap, cards[me].host.str(),
+                                    host_of(me) == host_of(0), waiting_names());
+  if (recorder) context.trace = recorder->hook();
   if (connections) {
     bool native = true;
     bool ordered = true;

@@ -37,6 +37,9 @@ constexpr SettingInfo kTable[] = {
      "work-queue entries per queue pair, a power of two from 8 to 16384"},
     {"RAILSHMEM_INFLIGHT_BYTES", "64M", "bytes posted and not yet completed that a lane may have"},
     {"RAILSHMEM_CHUNK", "1M", "puts and gets over NICs are cut into pieces of this many bytes"},
+    {"RAILSHMEM_TRACE", "",
+     "directory into which each PE writes a timeline, pe-NNNN.trace, of up to 64 MiB; 'railshmem "
+     "trace merge' joins them; empty: none"},
 };
 
 std::string value_of(const Lookup& lookup, const char* name) {
@@ -179,6 +182,7 @@ Settings read_settings(const Lookup& lookup) {
       parse_size("RAILSHMEM_INFLIGHT_BYTES", value_of(lookup, "RAILSHMEM_INFLIGHT_BYTES"), 1,
                  uint64_t{1} << 50);
   out.chunk_bytes = parse_size("RAILSHMEM_CHUNK", value_of(lookup, "RAILSHMEM_CHUNK"), 64, 1 << 30);
+  out.trace = value_of(lookup, "RAILSHMEM_TRACE");
   for (const SettingInfo& row : kTable)
     out.source += text(row.name, "=", value_of(lookup, row.name), "\n");
   out.source += text("heap bytes=", out.heap_bytes, "\n");

@@ -34,6 +34,7 @@ struct Settings {
   uint32_t queue_depth = 0;     // work-queue entries per queue pair, a power of two
   uint64_t inflight_bytes = 0;  // bytes posted and not completed, per lane
   uint64_t chunk_bytes = 0;     // larger puts and gets are cut into pieces of this size
+  std::string trace;            // directory of the timelines; empty: none are written
   std::string source;           // every name=value, for the comparison between PEs
 
   uint64_t timeout_ns() const { return static_cast<uint64_t>(timeout_s * 1e9); }

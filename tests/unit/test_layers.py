@@ -25,7 +25,8 @@ LAYERS: dict[str, set[str]] = {
     "shmem/topology": {"kernels", "shmem/base", "shmem/bootstrap"},
     "shmem/nic": {"kernels", "shmem/base", "shmem/bootstrap", "shmem/memory", "shmem/topology"},
 }
-LAYERS["shmem/transport"] = LAYERS["shmem/nic"] | {"shmem/nic"}
+LAYERS["shmem/trace"] = {"kernels", "shmem/base", "shmem/bootstrap"}
+LAYERS["shmem/transport"] = LAYERS["shmem/nic"] | {"shmem/nic", "shmem/trace"}
 LAYERS["shmem/api"] = LAYERS["shmem/transport"] | {"shmem/transport"}
 LAYERS["shmem/include"] = LAYERS["shmem/api"] | {"shmem/api"}
 # The layers above the library see its operations, not its wires.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/shmem/trace.hpp"
 #include "shmem/nic/nic.hpp"
 #include "shmem/transport/proxy/notice.hpp"
 #include "shmem/transport/proxy/statistics.hpp"
@@ -123,6 +124,8 @@ class Channel {
     return waiting_.empty() && endpoint_->posted() == endpoint_->completed();
   }
 
+  const device::Trace* trace = nullptr;  // null: no timeline is written
+
   // Message requests that the peer has a receive buffer for.
   uint32_t credits = 0;
   std::deque<uint32_t> requests;  // atomics that wait for a credit
@@ -148,6 +151,8 @@ class Channel {
     posted_[index & mask_] = entry;
     counters_.requests.add();
     counters_.bytes.add(request.length);
+    device::record_instant(trace, device::Moment::nic_posted, request.length, peer_, rail(),
+                           endpoint_->id(), index);
     return true;
   }
 

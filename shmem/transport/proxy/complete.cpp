@@ -28,6 +28,9 @@ bool Proxy::poll() {
 void Proxy::completed(Channel& channel, const nic::Completion& completion) {
   if (completion.received) return received(channel, completion);
   const Posted entry = channel.entry(completion.index);
+  device::record_instant(channel.trace, device::Moment::nic_completed,
+                         static_cast<uint64_t>(completion.status), channel.peer(), channel.rail(),
+                         completion.endpoint, completion.index);
   if (completion.status != Status::ok)
     return failed(channel, completion.index, entry, completion.status);
   if (entry.after == After::atomic_step)

@@ -41,6 +41,8 @@ Proxy::Proxy(const ProxyParts& parts)
     lanes_.push_back(
         std::make_unique<LaneState>(pe, data, &shared_lanes_[index], parts_.settings.queue_depth));
   }
+  for (const auto& channel : parts_.connections.all())
+    if (channel) channel->trace = ctx.trace;
   ring_ = {slots_.data(),      log2_of(parts_.settings.ring_commands),
            &words_.tail,       &words_.head_seen,
            &words_.head,       &words_.dead,
@@ -125,6 +127,7 @@ bool Proxy::take_commands() {
       stalls_.add();
       break;
     }
+    record_issued();
     current_.active = false;
     ++taken;
   }
@@ -140,6 +143,7 @@ bool Proxy::read_next() {
   ++taken_;
   arch::store_release(&words_.head, taken_);  // the slot may be written again
   current_.active = true;
+  if (parts_.context.trace != nullptr) current_.taken_ns = arch::clock_ns();
   return true;
 }
 
@@ -167,6 +171,17 @@ Statistics Proxy::statistics() const {
   out.polls = polls_.get();
   out.sleeps = sleeps_.get();
   return out;
+}
+
+// From the ring to the last request posted: its waits for room are in between.
+void Proxy::record_issued() const {
+  const device::Trace* trace = parts_.context.trace;
+  if (trace == nullptr) return;
+  const device::Command& c = current_.command;
+  trace->record(trace->recorder,
+                {current_.taken_ns, arch::clock_ns() - current_.taken_ns, c.bytes, taken_ - 1, c.pe,
+                 current_.lane == nullptr ? -1 : current_.lane->data->rail(), c.lane,
+                 number_of(device::Moment::ring_command)});
 }
 
 }  // namespace railshmem::proxy

@@ -54,6 +54,7 @@ class Proxy final : private Atomics::Client {
     uint32_t lane_index = 0;
     uint64_t sequence = 0;
     uint64_t bytes_done = 0;
+    uint64_t taken_ns = 0;  // where a timeline is written
     bool data_done = false;
     bool signals = false;  // a signal comes with it
     bool follows = false;  // right behind the data; decided once, whatever becomes of the lane
@@ -66,6 +67,7 @@ class Proxy final : private Atomics::Client {
   void sleep();
   bool take_commands();
   bool read_next();
+  void record_issued() const;
 
   // issue.cpp: commands to work requests. False: no room yet, call again.
   bool issue();
