@@ -222,8 +222,9 @@ void Runtime::Parts::connect() {
     error = caught.what();
   }
   exchange_errors(*bootstrap, error);
-  std::vector<nic::EndpointAddress> all(n_pes * mine.size());
-  bootstrap->allgather(mine.data(), mine.size() * sizeof mine[0], all.data());
+  // Each PE learns only what concerns it: everybody's queue pairs would grow with the square.
+  std::vector<nic::EndpointAddress> theirs(mine.size());
+  bootstrap->alltoall(mine.data(), (settings.lanes + 2) * sizeof mine[0], theirs.data());
   std::vector<std::vector<nic::NicAddress>> nics(n_pes);
   for (std::size_t pe = 0; pe < n_pes; ++pe) {
     nics[pe].resize(provider->nics().size());
@@ -231,7 +232,7 @@ void Runtime::Parts::connect() {
       nics[pe][cards[pe].nics[i].rail] = cards[pe].nics[i].address;
   }
   try {
-    connections->connect(all, nics, keys);
+    connections->connect(theirs, nics, keys);
   } catch (const Error& caught) {
     error = caught.what();
   }
@@ -257,7 +258,7 @@ void Runtime::Parts::start() {
   for (std::size_t pe = 0; pe < cards.size(); ++pe)
     if (cards[pe].boot_id.str() == cards[static_cast<std::size_t>(context.pe)].boot_id.str())
       peers.emplace_back(static_cast<int>(pe), cards[pe].heap);
-  watch.start(peers, &stop);
+  watch.start(peers, *bootstrap, &stop);
   bootstrap->barrier();  // nobody puts to a PE that is not ready
 }
 

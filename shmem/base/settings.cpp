@@ -30,6 +30,11 @@ constexpr SettingInfo kTable[] = {
      "work-queue entries per queue pair, a power of two from 8 to 16384"},
     {"RAILSHMEM_INFLIGHT_BYTES", "64M", "bytes posted and not yet completed that a lane may have"},
     {"RAILSHMEM_CHUNK", "1M", "puts and gets over NICs are cut into pieces of this many bytes"},
+    {"RAILSHMEM_INTERFACE", "",
+     "name or address of the network interface that shmem_get_unique_id listens on; empty: all. "
+     "PEs "
+     "may differ in it",
+     true},
 };
 
 std::string value_of(const Lookup& lookup, const char* name) {
@@ -171,8 +176,9 @@ Settings read_settings(const Lookup& lookup) {
       parse_size("RAILSHMEM_INFLIGHT_BYTES", value_of(lookup, "RAILSHMEM_INFLIGHT_BYTES"), 1,
                  uint64_t{1} << 50);
   out.chunk_bytes = parse_size("RAILSHMEM_CHUNK", value_of(lookup, "RAILSHMEM_CHUNK"), 64, 1 << 30);
+  out.interface = value_of(lookup, "RAILSHMEM_INTERFACE");
   for (const SettingInfo& row : kTable)
-    out.source += text(row.name, "=", value_of(lookup, row.name), "\n");
+    if (!row.may_differ) out.source += text(row.name, "=", value_of(lookup, row.name), "\n");
   out.source += text("heap bytes=", out.heap_bytes, "\n");
   return out;
 }

@@ -59,14 +59,10 @@ std::vector<nic::EndpointAddress> Connections::addresses() const {
   return out;
 }
 
-void Connections::connect(const std::vector<nic::EndpointAddress>& all,
+void Connections::connect(const std::vector<nic::EndpointAddress>& theirs,
                           const std::vector<std::vector<nic::NicAddress>>& nics,
                           const KeyTable& keys) {
   const std::size_t per_peer = lanes_ + 2;
-  const auto peer_slot = [&](int peer, std::size_t slot) -> const nic::EndpointAddress& {
-    const auto of_peer = static_cast<std::size_t>(peer) * static_cast<std::size_t>(n_pes_);
-    return all[(of_peer + static_cast<std::size_t>(me_)) * per_peer + slot];
-  };
   for (std::size_t rail = 0; rail < nics[static_cast<std::size_t>(me_)].size(); ++rail)
     lkeys_.push_back(keys.local(static_cast<int>(rail)));
   for (int peer = 0; peer < n_pes_; ++peer)
@@ -74,12 +70,12 @@ void Connections::connect(const std::vector<nic::EndpointAddress>& all,
       Channel* channel = at(peer, static_cast<uint32_t>(slot));
       if (channel == nullptr) continue;
       // The peer's answering channel belongs to our asking one, and the other way round.
-      std::size_t theirs = slot;
-      if (slot == lanes_) theirs = lanes_ + 1;
-      if (slot == lanes_ + 1) theirs = lanes_;
+      std::size_t match = slot;
+      if (slot == lanes_) match = lanes_ + 1;
+      if (slot == lanes_ + 1) match = lanes_;
       const auto& nic =
           nics[static_cast<std::size_t>(peer)][static_cast<std::size_t>(channel->rail())];
-      channel->endpoint().connect(nic, peer_slot(peer, theirs));
+      channel->endpoint().connect(nic, theirs[static_cast<std::size_t>(peer) * per_peer + match]);
       if (slot >= lanes_)
         for (uint64_t index = 0; index < kReceives; ++index) give_back(*channel, index);
     }
