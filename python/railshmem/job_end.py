@@ -42,23 +42,29 @@ class Ending:
 
 
 _ending: Ending | None = None
+_runtime: Runtime | None = None  # of the same job, once it is made
 _exit_status = 0
+# Held by the first thread that ends this process: one reason is enough.
+_last_words = threading.Lock()
+_LAST_WORDS_S = 5.0
 _watch: threading.Thread | None = None
 
 
 def begin(ending: Ending, finalize: Callable[[], None]) -> None:
     """From here on the end of this process is the end of the job; `finalize` ends it well."""
-    global _ending
+    global _ending, _runtime
     if _ending is None:
         sys.excepthook = _end_by_exception
         sys.exit = _exit
         atexit.register(_end_at_exit, finalize)
     _ending = ending
+    _runtime = None
 
 
 def watch(runtime: Runtime) -> None:
     """Starts the thread that ends this process when the job is lost and it does not notice."""
-    global _watch
+    global _runtime, _watch
+    _runtime = runtime
     _watch = threading.Thread(target=_end_when_told, args=[runtime], daemon=True)
     _watch.start()
 
@@ -74,6 +80,7 @@ def end(code: int, text: str, why: str) -> NoReturn:
 
     Where another PE has ended the job already, its exit code is everybody's.
     """
+    _last_words.acquire(timeout=_LAST_WORDS_S)
     told = _aborted_by_another()
     status = told.code if told else exit_code(code)
     sys.stdout.flush()
@@ -96,8 +103,7 @@ def _aborted_by_another() -> JobNews | None:
 
 
 def _is_over() -> bool:
-    found = _core.get_default()
-    return _ending is None or (found is not None and found.finalized)
+    return _ending is None or (_runtime is not None and _runtime.finalized)
 
 
 def _end_by_exception(
@@ -138,6 +144,7 @@ def _exit(status: Any = None, /) -> NoReturn:
 
 
 def _end_at_exit(finalize: Callable[[], None]) -> None:
+    global _runtime
     name = f"PE {_ending.rank if _ending else '?'}"
     if _exit_status and not _is_over():
         why = f"the program ended with status {_exit_status}"
@@ -149,6 +156,7 @@ def _end_at_exit(finalize: Callable[[], None]) -> None:
         end(1, f"{name}: {why}\n", why)
     finally:
         # The runtime holds Python objects: it must go while there is an interpreter.
+        _runtime = None
         _core.set_default(None)
 
 
@@ -178,6 +186,7 @@ def _end_when_told(watched: Runtime) -> None:
 
 def _end_with(me: int, news: JobNews) -> NoReturn:
     """Another PE has told everybody to end."""
+    _last_words.acquire(timeout=_LAST_WORDS_S)
     sys.stdout.flush()
     if news.code != 0:
         sys.stderr.write(f"PE {me}: ending, because PE {news.rank} ends the job: {news.why}\n")

@@ -30,6 +30,7 @@ SHMEM_MALLOC_SIGNAL_REMOTE = 2
 # The meeting points of the ids made here, by id. One whose job was finalized here goes; the others
 # stay while the process lives, as nobody tells it that a job elsewhere is over.
 _hubs: dict[str, _core.TcpHub] = {}
+os.register_at_fork(after_in_child=_hubs.clear)  # a forked process is not where they are
 _joined_by: str | None = None  # the id of the current job
 
 

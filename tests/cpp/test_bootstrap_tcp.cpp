@@ -60,6 +60,16 @@ std::vector<Place> ranks(int n) {
   return out;
 }
 
+// Counts the end of a scope, however it ends.
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>& count) : count_(count) {}
+  ~Counted() { ++count_; }
+
+ private:
+  std::atomic<int>& count_;
+};
+
 bool is(const std::string& ended, ErrorKind kind, const std::string& part) {
   const bool found = ended.rfind(text(static_cast<int>(kind), ": "), 0) == 0 &&
                      ended.find(part) != std::string::npos;
@@ -169,6 +179,7 @@ TEST_CASE("tcp: a rank that does not come to a later exchange is named, and noth
   const auto ended = run_places(hub.id(), ranks(3), 0.3, [&](TcpBootstrap& job) {
     if (job.rank() == 1) {
       while (waited < 2) std::this_thread::yield();
+      const Counted end(waited);
       return job.barrier();  // comes when the others have given up
     }
     try {
@@ -176,7 +187,7 @@ TEST_CASE("tcp: a rank that does not come to a later exchange is named, and noth
     } catch (const Error&) {
       ++waited;
       CHECK_THROWS_WITH_AS(job.barrier(), doctest::Contains("an earlier exchange failed"), Error);
-      while (waited < 2) std::this_thread::yield();
+      while (waited < 3) std::this_thread::yield();  // its end would be news
       throw;
     }
   });

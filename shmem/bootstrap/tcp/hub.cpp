@@ -25,7 +25,7 @@ Hub::Hub(const std::string& interface)
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([server] {
+  thread_ = std::make_unique<std::thread>([server] {
     pthread_setname_np(pthread_self(), "rsh-hub");
     server->run();
   });
@@ -33,15 +33,16 @@ Hub::Hub(const std::string& interface)
 }
 
 Hub::~Hub() {
-  if (pid_ != ::getpid()) {  // a copy made by fork(), where the thread does not exist
-    thread_.detach();
+  if (pid_ != ::getpid()) {
+    // A copy made by fork(), where the thread does not exist: it can be neither joined nor detached.
+    static_cast<void>(thread_.release());
     return;
   }
   const uint64_t one = 1;
   // A write of 1 fails only when the counter is full, and then poll() wakes as well.
   if (::write(stop_event_.get(), &one, sizeof one) < 0) {
   }
-  thread_.join();
+  thread_->join();
 }
 
 }  // namespace railshmem::tcp

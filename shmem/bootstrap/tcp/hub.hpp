@@ -3,6 +3,7 @@
 // when a process ends or aborts the job.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -27,7 +28,7 @@ class Hub {
   JobId id_;
   FileDescriptor stop_event_;
   int pid_;
-  std::thread thread_;
+  std::unique_ptr<std::thread> thread_;
 };
 
 }  // namespace railshmem::tcp
