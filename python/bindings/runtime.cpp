@@ -46,6 +46,7 @@ py::dict info_of_pe(const Runtime& runtime, int pe) {
   out["local_index"] = topology.local_index(pe);
   out["home_rail"] = topology.home_rail(pe);
   out["nics"] = nics;
+  out["no_nics"] = card.no_nics.str();
   return out;
 }
 

@@ -95,6 +95,10 @@ PeCard Runtime::Parts::own_card() {
     if (settings.nodes > 0)  // blocks of consecutive ranks
       card.emulated_node = static_cast<uint32_t>(static_cast<uint64_t>(bootstrap->rank()) *
                                                  settings.nodes / static_cast<uint64_t>(n_pes));
+  } catch (const Error& error) {
+    card.error = error.what();
+  }
+  try {
     provider = make_provider(settings, bootstrap->rank());
     if (!provider) return card;
     const SegmentHandle handle = heap.handle();
@@ -110,8 +114,10 @@ PeCard Runtime::Parts::own_card() {
       nic_card.heap_rkey = key.rkey;
       keys.set_local(static_cast<int>(nic->rail()), key.lkey);
     }
-  } catch (const Error& error) {
-    card.error = error.what();
+  } catch (const Error& error) {  // whether anybody needs them shows later
+    card.no_nics = error.what();
+    card.n_nics = 0;
+    provider.reset();
   }
   return card;
 }
@@ -206,6 +212,10 @@ void Runtime::Parts::fill_context() {
 
 void Runtime::Parts::connect() {
   if (topology->all_p2p()) return;
+  for (std::size_t pe = 0; pe < cards.size(); ++pe)
+    if (cards[pe].no_nics.chars[0] != '\0')
+      fail(ErrorKind::init, "some PEs cannot map each other's memory, and PE ", pe,
+           " has no NIC to join them: ", cards[pe].no_nics.str());
   std::string error;
   const std::size_t n_pes = cards.size();
   std::vector<nic::EndpointAddress> mine(n_pes * (settings.lanes + 2));

@@ -1,6 +1,7 @@
 #include "shmem/bootstrap/tcp/job_server.hpp"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace railshmem::tcp {
 
@@ -12,7 +13,9 @@ void JobServer::run() {
   Clock::time_point stop_by;
   std::vector<pollfd> polled;
   while (!stopping || (!all_sent() && Clock::now() < stop_by)) {
-    polled.assign({{stopping ? -1 : stop_event_, POLLIN, 0}, {listener_.get(), POLLIN, 0}});
+    const bool deaf = Clock::now() < deaf_until_;
+    polled.assign(
+        {{stopping ? -1 : stop_event_, POLLIN, 0}, {deaf ? -1 : listener_.get(), POLLIN, 0}});
     for (const Guest& guest : guests_)
       polled.push_back({guest.link.fd(),
                         static_cast<short>(POLLIN | (guest.link.has_more_to_send() ? POLLOUT : 0)),
@@ -40,7 +43,11 @@ void JobServer::run() {
 void JobServer::accept_all() {
   for (;;) {
     FileDescriptor socket = accept_from(listener_);
-    if (!socket.valid()) return;
+    if (!socket.valid()) {
+      // Without a descriptor left the caller stays at the door, and poll() would say so for ever.
+      if (errno == EMFILE || errno == ENFILE) deaf_until_ = after(kDeafS);
+      return;
+    }
     const auto is_stranger = [](const Guest& guest) { return !guest.known && !guest.gone; };
     // Whoever connects and says nothing must not keep the job's processes out.
     if (static_cast<std::size_t>(std::count_if(guests_.begin(), guests_.end(), is_stranger)) >=
@@ -269,6 +276,7 @@ int JobServer::next_deadline() const {
   int out = kLongest;
   for (const Guest& guest : guests_)
     if (!guest.known) out = until(guest.hello_by, out);
+  if (Clock::now() < deaf_until_) out = until(deaf_until_, out);
   if (!failure_.text.empty()) return out;
   if (!first_.empty() && !complete_) out = until(all_by_, out);
   if (round_.first >= 0) out = until(round_.deadline, out);

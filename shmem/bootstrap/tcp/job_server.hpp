@@ -55,6 +55,7 @@ class JobServer {
   };
   static constexpr double kHelloS = 10;
   static constexpr double kLingerS = 5;
+  static constexpr double kDeafS = 0.1;
   static constexpr std::size_t kMostStrangers = 256;
 
   void accept_all();
@@ -82,6 +83,7 @@ class JobServer {
   const FileDescriptor listener_;
   const int stop_event_;
   std::list<Guest> guests_;
+  Clock::time_point deaf_until_;    // the listener is not looked at
   std::vector<Process> processes_;  // by rank, once the first has told how many
   std::string first_;               // who told
   Clock::time_point all_by_;
