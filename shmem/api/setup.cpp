@@ -74,8 +74,9 @@ Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen)
   exchange_cards();
   map_node();
   fill_context();
-  connect();
-  start();
+  const std::string error = connect();
+  if (error.empty()) start();
+  exchange_errors(*bootstrap, error);  // with that, nobody puts to a PE that is not ready
 }
 
 // Tells what this PE is and has; what goes wrong is told in it, not thrown.
@@ -210,8 +211,9 @@ void Runtime::Parts::fill_context() {
   context.spins = threads <= count_cores(cores) ? 200 : 0;
 }
 
-void Runtime::Parts::connect() {
-  if (topology->all_p2p()) return;
+// Returns why this PE's queue pairs could not be connected, which the others must hear.
+std::string Runtime::Parts::connect() {
+  if (topology->all_p2p()) return {};
   for (std::size_t pe = 0; pe < cards.size(); ++pe)
     if (cards[pe].no_nics.chars[0] != '\0')
       fail(ErrorKind::init, "some PEs cannot map each other's memory, and PE ", pe,
@@ -244,9 +246,9 @@ void Runtime::Parts::connect() {
   try {
     connections->connect(theirs, nics, keys);
   } catch (const Error& caught) {
-    error = caught.what();
+    return caught.what();
   }
-  exchange_errors(*bootstrap, error);  // and with that, everybody's receive buffers are posted
+  return {};
 }
 
 void Runtime::Parts::start() {
@@ -269,7 +271,6 @@ void Runtime::Parts::start() {
     if (cards[pe].boot_id.str() == cards[static_cast<std::size_t>(context.pe)].boot_id.str())
       peers.emplace_back(static_cast<int>(pe), cards[pe].heap);
   watch.start(peers, *bootstrap, &stop);
-  bootstrap->barrier();  // nobody puts to a PE that is not ready
 }
 
 Runtime::Parts::~Parts() {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <thread>
 
-#include "kernels/shmem/wait.hpp"
+#include "shmem/api/waits.hpp"
 #include "shmem/base/error.hpp"
 #include "shmem/bootstrap/tcp/frames.hpp"
 #include "shmem/bootstrap/tcp/hub.hpp"
@@ -349,7 +349,6 @@ TEST_CASE("tcp: runtimes work, and a PE that goes ends the others' waits in the 
   for (const char* nodes : {"0", "2"}) {
     const Hub hub;
     const Settings settings = settings_from({{"RAILSHMEM_NODES", nodes}});
-    std::atomic<int> ready{0};
     std::vector<std::unique_ptr<Runtime>> runtimes(2);  // end when all threads have
     std::vector<std::function<void()>> bodies;
     for (int rank = 0; rank < 2; ++rank)
@@ -358,14 +357,14 @@ TEST_CASE("tcp: runtimes work, and a PE that goes ends the others' waits in the 
         auto& runtime = runtimes[static_cast<std::size_t>(rank)];
         runtime = std::make_unique<Runtime>(bootstrap, settings);
         auto* word = static_cast<uint64_t*>(runtime->malloc(16));
-        word[0] = 0;
+        word[0] = word[1] = 0;
         runtime->barrier_all();
         const uint64_t value = 40 + static_cast<uint64_t>(rank);
-        runtime->put(word, &value, 8, 1 - rank);
-        CHECK(runtime->wait_until(word, 8, false, device::Compare::not_equal, 0) == 41 - rank);
-        ++ready;
+        runtime->default_context().put(word, &value, 8, 1 - rank);
+        const uint64_t none = 0;
+        CHECK(wait_until(*runtime, word, device::Compare::not_equal, none) == 41u - rank);
         if (rank == 0)
-          runtime->wait_until(word + 1, 8, false, device::Compare::equal, -1);
+          wait_until(*runtime, word + 1, device::Compare::equal, value);
         else
           bootstrap->abort(3, "no reason");
       });
