@@ -118,7 +118,7 @@ class MpiBootstrap(_core.Bootstrap):
                     f"PE {self._rank}: bootstrap: waited {self._timeout_s:g} s for {what}"
                 )
             looks += 1
-            if looks < 1000:
+            if looks < 50:
                 os.sched_yield()
             else:
                 time.sleep(0.001)
