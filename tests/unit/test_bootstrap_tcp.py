@@ -349,3 +349,40 @@ def test_ways_into_a_job_exclude_each_other() -> None:
         shmem.shmem_init(rank=0, n_pes=1)
     with pytest.raises(ArgumentError, match="'x' is not a job id of this library"):
         shmem.shmem_init(uid="x", rank=0, n_pes=1)
+
+
+CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc"]
+
+
+def containers_work() -> bool:
+    try:
+        return (
+            subprocess.run([*CONTAINER, "true"], check=False, capture_output=True).returncode == 0
+        )
+    except FileNotFoundError:
+        return False
+
+
+if containers_work():  # needs rights that not every machine gives
+
+    @pytest.mark.parametrize("rails", ["0", "1"])
+    def test_two_containers_with_one_host_name_are_no_node(rails: str) -> None:
+        """Containers with one host name were taken for one node, and init died of the mapping.
+
+        Here they share the kernel's boot id too: only a mapping that works makes a node.
+        """
+        script = """
+import os, subprocess, sys
+import railshmem as r
+if sys.argv[1] == "1" and "INSIDE" not in os.environ:
+    os.environ["INSIDE"] = "yes"
+    sys.exit(subprocess.run([*CONTAINER, sys.executable, "-c", SCRIPT, *sys.argv[1:]]).returncode)
+r.shmem_init(uid=os.environ["JOB_ID"], rank=int(sys.argv[1]), n_pes=2)
+"""
+        whole = f"CONTAINER = {CONTAINER!r}\nSCRIPT = {script!r}\n{script}"
+        codes, _, errs = Job(2, whole, RAILSHMEM_RAILS=rails).finish()
+        assert codes == [1, 1]
+        for err in errs:
+            assert "InitError" in err
+            expected = "its memory cannot be mapped" if rails == "0" else "cannot open /proc/"
+            assert expected in err
