@@ -34,7 +34,8 @@ Hub::Hub(const std::string& interface)
 
 Hub::~Hub() {
   if (pid_ != ::getpid()) {
-    // A copy made by fork(), where the thread does not exist: it can be neither joined nor detached.
+    // A copy made by fork(), where the thread does not exist: it can be neither joined nor
+    // detached.
     static_cast<void>(thread_.release());
     return;
   }

@@ -1,5 +1,6 @@
 #include "shmem/bootstrap/tcp/link.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "shmem/base/error.hpp"
@@ -19,12 +20,18 @@ bool Link::flush() {
   return true;
 }
 
-// At most this much beyond what is taken: whoever sends without end is read message by message.
-bool Link::receive() {
-  char piece[64 << 10];
-  const long moved = receive_some(fd(), piece, sizeof piece);
+bool Link::receive(std::size_t most) {
+  char piece[kMostAtOnce];
+  const long moved = receive_some(fd(), piece, std::min(most, sizeof piece));
   if (moved > 0) in_.append(piece, static_cast<std::size_t>(moved));
   return moved >= 0;
+}
+
+std::size_t Link::missing() const {
+  Head head;
+  if (in_.size() < sizeof head) return sizeof head - in_.size();
+  std::memcpy(&head, in_.data(), sizeof head);
+  return sizeof head + head.bytes - in_.size();
 }
 
 bool Link::take(Hello& hello) {

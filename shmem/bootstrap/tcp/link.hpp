@@ -24,7 +24,9 @@ class Link {
 
   // Move what can be moved now. False: the connection has ended; what came before it can be taken.
   bool flush();
-  bool receive();
+  bool receive() { return receive(kMostAtOnce); }
+  // The same, but nothing beyond the next message: the socket stays readable for what follows.
+  bool receive_message() { return receive(missing()); }
 
   // The first bytes of a connection; false while they have not all come.
   bool take(Hello& hello);
@@ -33,6 +35,12 @@ class Link {
   bool take(Frame& frame, uint64_t most);
 
  private:
+  // At most this much beyond what is taken: whoever sends without end is read piece by piece.
+  static constexpr std::size_t kMostAtOnce = 64 << 10;
+
+  bool receive(std::size_t most);
+  std::size_t missing() const;  // bytes of the next message, or of its head
+
   FileDescriptor socket_;
   std::string in_;
   std::deque<std::shared_ptr<const std::string>> out_;

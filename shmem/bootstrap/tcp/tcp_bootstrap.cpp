@@ -141,7 +141,8 @@ Frame TcpBootstrap::receive(Link& link, uint64_t most, Clock::time_point deadlin
                             const std::string& from) {
   Frame frame;
   while (!link.take(frame, most)) {
-    const bool open = link.flush() && link.receive();
+    // News that follows a welcome stays in the socket, where whoever waits for news will see it.
+    const bool open = link.flush() && link.receive_message();
     if (link.take(frame, most)) break;
     if (!open) {
       const JobNews heard = news();
