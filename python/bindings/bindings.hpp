@@ -27,6 +27,9 @@ void bind_ep(py::module_& m);
 void bind_bench(py::module_& m);
 void bind_trace(py::module_& m);
 
+// The settings of the environment, with those of `overrides` before them.
+Settings read_settings_with(const py::dict& overrides);
+
 // Looks for a pending Ctrl-C; true leaves the Python error set and ends the wait.
 bool signal_pending();
 

@@ -11,13 +11,7 @@ namespace {
 
 std::shared_ptr<Runtime> make_runtime(std::shared_ptr<Bootstrap> bootstrap,
                                       const py::dict& overrides) {
-  std::vector<std::pair<std::string, std::string>> given;
-  for (const auto& item : overrides) given.emplace_back(py::str(item.first), py::str(item.second));
-  const Settings settings = read_settings([&](const char* name) -> const char* {
-    for (const auto& entry : given)
-      if (entry.first == name) return entry.second.c_str();
-    return std::getenv(name);
-  });
+  const Settings settings = read_settings_with(overrides);
   const HookScope released;
   return std::make_shared<Runtime>(std::move(bootstrap), settings);
 }
@@ -52,6 +46,7 @@ py::dict info_of_pe(const Runtime& runtime, int pe) {
   out["local_index"] = topology.local_index(pe);
   out["home_rail"] = topology.home_rail(pe);
   out["nics"] = nics;
+  out["no_nics"] = card.no_nics.str();
   return out;
 }
 
@@ -206,6 +201,16 @@ py::array as_bytes(const py::object& memory) {
 
 }  // namespace
 
+Settings read_settings_with(const py::dict& overrides) {
+  std::vector<std::pair<std::string, std::string>> given;
+  for (const auto& item : overrides) given.emplace_back(py::str(item.first), py::str(item.second));
+  return read_settings([&](const char* name) -> const char* {
+    for (const auto& entry : given)
+      if (entry.first == name) return entry.second.c_str();
+    return std::getenv(name);
+  });
+}
+
 void bind_runtime(py::module_& m) {
   py::class_<Runtime, std::shared_ptr<Runtime>>(
       m, "Runtime", "One PE of a job: heap, peers, NICs, progress thread.")
@@ -222,10 +227,11 @@ void bind_runtime(py::module_& m) {
            "Hosts, PEs, NICs and the transport of each pair with its reason, as plain data.")
       .def("proxy_traffic", &proxy_traffic,
            "Bytes and commands this PE posted through NICs, per lane.")
-      .def("wait_for_loss", &Runtime::wait_for_loss, py::call_guard<py::gil_scoped_release>(),
-           "Waits until the process of another PE of this host has ended and returns that PE; -1 "
-           "when\n"
-           "this runtime is finalized first.")
+      .def(
+          "wait_for_news", &Runtime::wait_for_news, py::arg("timeout_s"),
+          py::call_guard<py::gil_scoped_release>(),
+          "Waits for the first news that nobody has taken: a PE was lost, or a PE aborts the job.\n"
+          "Kind NONE after `timeout_s` seconds, and when this runtime is finalized.")
       .def_property_readonly("loss_reported", &Runtime::loss_reported)
       .def("abort_waits", &Runtime::abort_waits, "Ends every wait of this PE with JobAborted.")
       .def("require_same", &Runtime::require_same, py::arg("what"), py::arg("value"),

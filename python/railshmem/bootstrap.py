@@ -60,6 +60,17 @@ class MpiBootstrap(_core.Bootstrap):
         self._wait([request], "rank 0's answer", failure=self._failure if self._rank else None)
         return everything[:, :-1].tobytes()
 
+    def alltoall(self, data: bytes) -> bytes:
+        mine = np.frombuffer(data, np.uint8)
+        everything = self._gather(self._comm, _GATHER_TAG, mine)
+        if everything is not None:  # [from, to, bytes] -> [to, from, bytes]
+            by_sender = everything.reshape(self._size, self._size, -1)
+            everything = np.ascontiguousarray(by_sender.transpose(1, 0, 2))
+        theirs = np.empty_like(mine)
+        request = self._comm.Iscatter(everything, theirs, 0)
+        self._wait([request], "rank 0's answer", failure=self._failure if self._rank else None)
+        return theirs.tobytes()
+
     def _gather(self, comm: MPI.Intracomm, tag: int, mine: np.ndarray) -> np.ndarray | None:
         """Every rank's part, by rank, on rank 0; None elsewhere."""
         if self._rank != 0:
@@ -107,7 +118,7 @@ class MpiBootstrap(_core.Bootstrap):
                     f"PE {self._rank}: bootstrap: waited {self._timeout_s:g} s for {what}"
                 )
             looks += 1
-            if looks < 1000:
+            if looks < 50:
                 os.sched_yield()
             else:
                 time.sleep(0.001)

@@ -1,71 +1,180 @@
-"""The default runtime of a script: shmem_init, memory as numpy arrays, and the end of the job."""
+"""The default runtime of a script: shmem_init in its forms, and memory as numpy arrays."""
 
 from __future__ import annotations
 
-import atexit
+import importlib.metadata
 import math
 import os
 import signal
-import sys
 import threading
-import time
-import traceback
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from railshmem import _core
+from railshmem import _core, job_end
 from railshmem._core import Runtime, SymmetricMemory
-from railshmem.errors import ArgumentError, RailshmemError
+from railshmem.errors import ArgumentError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-_comm: MPI.Intracomm | None = None  # of the current job, from before its first exchange
-_loss_watch: threading.Thread | None = None
+SHMEM_THREAD_SINGLE, SHMEM_THREAD_FUNNELED, SHMEM_THREAD_SERIALIZED, SHMEM_THREAD_MULTIPLE = range(
+    4
+)
 
 SHMEM_MALLOC_ATOMICS_REMOTE = 1
 SHMEM_MALLOC_SIGNAL_REMOTE = 2
 
-# For an operation to report that a PE is gone, before the job is ended without it.
-LOSS_GRACE_S = 2.0
+# The meeting points of the ids made here, by id. One whose job was finalized here goes; the others
+# stay while the process lives, as nobody tells it that a job elsewhere is over.
+_hubs: dict[str, _core.TcpHub] = {}
+os.register_at_fork(after_in_child=_hubs.clear)  # a forked process is not where they are
+_joined_by: str | None = None  # the id of the current job
+
+
+def shmem_get_unique_id(*, settings: Mapping[str, str] | None = None) -> str:
+    """A new id for one job, to be given to its processes by whatever means: printable text.
+
+    This process becomes the job's meeting point, whether it joins the job itself or only starts the
+    others, and must live as long as the job. RAILSHMEM_INTERFACE chooses the network interface.
+    Whoever knows the id can join: treat it like a password of the job. Raises InitError.
+    """
+    hub = _core.TcpHub(dict(settings or {}))
+    _hubs[hub.id] = hub
+    return hub.id
 
 
 def shmem_init(
-    comm: MPI.Intracomm | None = None, *, settings: Mapping[str, str] | None = None
+    comm: MPI.Intracomm | None = None,
+    *,
+    uid: str | None = None,
+    rank: int | None = None,
+    n_pes: int | None = None,
+    group: Any = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Runtime:
-    """Collective: joins the job of `comm` (default: MPI.COMM_WORLD) and returns this PE's runtime.
+    """Collective: joins a job and returns this PE's runtime.
 
-    `settings` maps names such as RAILSHMEM_NODES to values and goes before the environment. From
-    here on an exception that nobody catches ends the whole job, and so does the end of another PE's
-    process; SIGUSR1, by which MPICH tells of the latter, is ignored where nobody handles it. Raises
-    InitError on every PE when one of them cannot take part. OpenSHMEM 1.5, section 9.1.1.
+    One of three says who is in the job: `uid`, `rank` and `n_pes` (an id from shmem_get_unique_id,
+    and this process's place); `group`, a torch.distributed.ProcessGroup; or `comm`, a communicator
+    of mpi4py, by default MPI.COMM_WORLD. PEs are numbered as the ranks there. `settings` maps names
+    such as RAILSHMEM_NODES to values and goes before the environment.
+
+    From here on an exception that nobody catches and sys.exit with a status end the whole job, and
+    so does the end of another PE's process. With `comm` that is MPI_Abort, which ends all of
+    MPI.COMM_WORLD, and SIGUSR1, by which MPICH tells of a process's end, is ignored where nobody
+    handles it. Raises InitError on every PE when one of them cannot take part, ArgumentError where
+    ranks and sizes do not fit, WaitTimeout naming the ranks that did not come. OpenSHMEM 1.5,
+    section 9.1.1.
     """
-    global _comm, _loss_watch
+    global _joined_by
     current = _core.get_default()
     if current is not None and not current.finalized:
         raise ArgumentError("shmem_init: already initialised; call shmem_finalize first")
+    given = [
+        name
+        for name, value in (("comm", comm), ("uid", uid), ("group", group))
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise ArgumentError(f"shmem_init: {' and '.join(given)} given: expected one of them")
+    if (uid is None) != (rank is None) or (uid is None) != (n_pes is None):
+        raise ArgumentError(
+            f"shmem_init: uid={uid!r}, rank={rank}, n_pes={n_pes}: expected all three or none"
+        )
+    chosen = dict(settings or {})
+    timeout_s = _timeout_s(chosen)
+    if group is not None:
+        from railshmem.torch_group import share_id
+
+        uid, rank, n_pes = share_id(group, lambda: shmem_get_unique_id(settings=chosen), timeout_s)
+    if uid is not None and rank is not None and n_pes is not None:
+        bootstrap = _core.TcpBootstrap(uid, rank, n_pes, timeout_s, holds_hub=uid in _hubs)
+        job_end.begin(job_end.Ending(rank, bootstrap.abort, news=bootstrap.news), shmem_finalize)
+    else:
+        bootstrap = _join_mpi(comm, timeout_s)
+    _joined_by = uid
+    made = Runtime(bootstrap, chosen)
+    _core.set_default(made)
+    job_end.watch(made)
+    return made
+
+
+def _join_mpi(comm: MPI.Intracomm | None, timeout_s: float) -> _core.Bootstrap:
     from mpi4py import MPI
 
     from railshmem.bootstrap import MpiBootstrap
 
-    if _comm is None:
-        sys.excepthook = _end_job
-        atexit.register(_finalize_at_exit)
-    _comm = MPI.COMM_WORLD if comm is None else comm
+    of_job = MPI.COMM_WORLD if comm is None else comm
+
+    def abort(code: int, why: str) -> None:
+        of_job.Abort(code)
+
+    job_end.begin(job_end.Ending(of_job.rank, abort, output_s=0.3), shmem_finalize)
     # MPICH's launcher tells the survivors of a killed rank by this signal, whose default is to die
     # before they could say why.
-    if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL and _in_main_thread():
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL and in_main_thread:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    chosen = dict(settings or {})
-    made = Runtime(MpiBootstrap(_comm, _timeout_s(chosen)), chosen)
-    _core.set_default(made)
-    _loss_watch = threading.Thread(target=_end_job_at_loss, args=[made], daemon=True)
-    _loss_watch.start()
-    return made
+    return MpiBootstrap(of_job, timeout_s)
+
+
+def shmem_init_thread(requested: int, comm: MPI.Intracomm | None = None, **how: Any) -> int:
+    """Collective: shmem_init, and the thread level provided: always SHMEM_THREAD_MULTIPLE.
+
+    Any thread may call one-sided operations at any time; collectives are called by one thread at a
+    time, in the same order on every PE. OpenSHMEM 1.5, section 9.2.1.
+    """
+    if requested not in range(4):
+        raise ArgumentError(
+            f"shmem_init_thread: level {requested}: expected SHMEM_THREAD_SINGLE to "
+            "SHMEM_THREAD_MULTIPLE, 0 to 3"
+        )
+    shmem_init(comm, **how)
+    return shmem_query_thread()
+
+
+def shmem_query_thread() -> int:
+    """The thread level provided: SHMEM_THREAD_MULTIPLE. OpenSHMEM 1.5, section 9.2.2."""
+    runtime()
+    return SHMEM_THREAD_MULTIPLE
+
+
+def shmem_global_exit(status: int) -> NoReturn:
+    """Ends every process of the job with this status, 0 to 255, whatever the others are doing.
+
+    Nothing is completed first and no exit handler runs. With MPI it is MPI_Abort, and the launcher
+    decides what of the status its own caller sees. OpenSHMEM 1.5, section 9.1.5.
+    """
+    if not isinstance(status, int) or not 0 <= status <= 255:
+        raise ArgumentError(f"shmem_global_exit: status {status!r}: expected 0 to 255")
+    runtime()
+    job_end.end(status, "", f"shmem_global_exit({status})")
+
+
+def shmem_info_get_version() -> tuple[int, int]:
+    """(1, 5): the version of the OpenSHMEM specification. OpenSHMEM 1.5, section 9.1.9."""
+    return 1, 5
+
+
+def shmem_info_get_name() -> str:
+    """The name and version of this library. OpenSHMEM 1.5, section 9.1.10."""
+    return f"RailSHMEM {importlib.metadata.version('railshmem')}"
+
+
+def shmem_pe_accessible(pe: int) -> bool:
+    """Whether operations can reach this PE: every PE of the job. OpenSHMEM 1.5, section 9.1.6."""
+    return 0 <= pe < runtime().n_pes
+
+
+def shmem_addr_accessible(addr: SymmetricMemory | NDArray[Any], pe: int) -> bool:
+    """Whether operations can reach `addr` on this PE: it lies whole in the symmetric heap.
+
+    OpenSHMEM 1.5, section 9.1.7.
+    """
+    return shmem_pe_accessible(pe) and runtime().in_heap(addr)
 
 
 def runtime() -> Runtime:
@@ -84,8 +193,9 @@ def shmem_finalize() -> None:
     found = _core.get_default()
     if found is not None:
         found.finalize()
-        if _loss_watch is not None:
-            _loss_watch.join()  # ended by finalize; it must not outlive the interpreter
+        job_end.watch_ended()
+        if _joined_by is not None:
+            _hubs.pop(_joined_by, None)
 
 
 def shmem_my_pe() -> int:
@@ -222,52 +332,3 @@ def _timeout_s(settings: Mapping[str, str]) -> float:
         seconds = math.nan
     # The runtime refuses what is no time, and names it.
     return seconds if 0 < seconds < math.inf else 60
-
-
-def _end_job(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-    """MPI leaves the other PEs waiting for ever when one raises: print why, and end them all."""
-    lines = traceback.format_exception(kind, value, trace)
-    found = _core.get_default()
-    if _comm is None or (found is not None and found.finalized):
-        sys.stderr.write("".join(lines))
-        return
-    text = "".join(f"PE {_comm.rank}: {line}\n" for line in "".join(lines).splitlines())
-    _abort(f"{text}PE {_comm.rank}: {kind.__name__} was not caught: ending the job\n")
-
-
-def _abort(text: str) -> None:
-    sys.stdout.flush()
-    sys.stderr.write(text)  # one write: PEs do not tear each other's lines
-    sys.stderr.flush()
-    # A launcher that is told to abort drops the output it has not passed on yet, and nothing says
-    # when it has: give it the time, or the reason is lost.
-    time.sleep(0.3)
-    if _comm is not None:
-        _comm.Abort(1)
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
-
-
-def _end_job_at_loss(watched: Runtime) -> None:
-    """Ends a job that lost a PE while this one is outside of this library, say in an MPI call."""
-    lost = watched.wait_for_loss()
-    if lost < 0:
-        return
-    time.sleep(LOSS_GRACE_S)
-    if not watched.loss_reported:
-        _abort(
-            f"PE {watched.my_pe}: the process of PE {lost} has ended, and no operation of this PE "
-            "noticed: ending the job\n"
-        )
-
-
-def _finalize_at_exit() -> None:
-    try:
-        shmem_finalize()
-    except RailshmemError as error:
-        _abort(f"PE {_comm.rank if _comm else '?'}: at exit: {type(error).__name__}: {error}\n")
-    finally:
-        # The runtime holds Python objects: it must go while there is an interpreter.
-        _core.set_default(None)

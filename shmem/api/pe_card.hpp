@@ -43,6 +43,7 @@ struct PeCard {
   FixedText<64> host;
   FixedText<64> boot_id;
   FixedText<512> error;  // why this PE cannot go on; empty when it can
+  FixedText<256> no_nics;  // why it has none, though it should
   CoreSet cores = {};
   SegmentHandle heap;
   int32_t n_nics = 0;

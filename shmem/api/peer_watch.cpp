@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <chrono>
+
 #include "kernels/shmem/wait.hpp"
 
 namespace railshmem {
@@ -24,7 +26,7 @@ FileDescriptor open_process(int pid) {
 
 }  // namespace
 
-void PeerWatch::start(const std::vector<std::pair<int, SegmentHandle>>& peers,
+void PeerWatch::start(const std::vector<std::pair<int, SegmentHandle>>& peers, Bootstrap& bootstrap,
                       device::StopRecord* record) {
   for (const auto& [pe, handle] : peers) {
     if (handle.pid == ::getpid()) continue;
@@ -34,44 +36,60 @@ void PeerWatch::start(const std::vector<std::pair<int, SegmentHandle>>& peers,
     if (process.valid() && HostSegment::owner_visible(handle))
       peers_.emplace_back(pe, std::move(process));
   }
-  if (peers_.empty()) return;
+  if (peers_.empty() && bootstrap.news_fd() < 0) return;
   watching_ = true;
   stop_event_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC));
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this, record] { run(record); });
+  thread_ = std::thread([this, &bootstrap, record] { run(bootstrap, record); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void PeerWatch::run(device::StopRecord* record) {
+void PeerWatch::run(Bootstrap& bootstrap, device::StopRecord* record) {
   pthread_setname_np(pthread_self(), "rsh-watch");
-  std::vector<pollfd> polled{{stop_event_.get(), POLLIN, 0}};
-  for (const auto& peer : peers_) polled.push_back({peer.second.get(), POLLIN, 0});
-  while (::poll(polled.data(), polled.size(), -1) < 0) {
-  }
-  if (polled[0].revents != 0) return tell(-1);
-  for (std::size_t i = 1; i < polled.size(); ++i)
-    if (polled[i].revents != 0) {
-      device::stop_with(
-          record, device::Stop::peer_lost,
-          {device::Waiting::nothing, peers_[i - 1].first, -1, 0, 0, device::kNoWord, 0, 0, 0, 0});
-      return tell(peers_[i - 1].first);
+  auto known = JobNews::Kind::none;
+  const auto hear = [&](JobNews news) {  // the first loss, and then at most that the job is aborted
+    if (news.kind <= known) return;
+    known = news.kind;
+    tell(record, std::move(news));
+  };
+  while (known != JobNews::Kind::aborted) {
+    // Negative descriptors are passed over.
+    std::vector<pollfd> polled{{stop_event_.get(), POLLIN, 0}, {bootstrap.news_fd(), POLLIN, 0}};
+    if (known == JobNews::Kind::none)
+      for (const auto& peer : peers_) polled.push_back({peer.second.get(), POLLIN, 0});
+    while (::poll(polled.data(), polled.size(), -1) < 0) {
     }
+    if (polled[0].revents != 0) return;
+    if (polled[1].revents != 0) hear(bootstrap.news());
+    for (std::size_t i = 2; i < polled.size(); ++i)
+      if (polled[i].revents != 0) hear({JobNews::Kind::lost, peers_[i - 2].first, 0, {}});
+  }
 }
 
-void PeerWatch::tell(int lost) {
+void PeerWatch::tell(device::StopRecord* record, JobNews news) {
+  const auto reason =
+      news.kind == JobNews::Kind::aborted ? device::Stop::aborted : device::Stop::peer_lost;
+  device::stop_with(record, reason,
+                    {device::Waiting::nothing, news.rank, -1, 0, 0, device::kNoWord, 0, 0, 0, 0});
   const std::lock_guard<std::mutex> held(mutex_);
-  watching_ = false;
-  lost_ = lost;
+  told_news_.push_back(std::move(news));
   told_.notify_all();
 }
 
-int PeerWatch::wait_for_loss() {
+JobNews PeerWatch::wait_for_news(double timeout_s) {
   std::unique_lock<std::mutex> held(mutex_);
-  told_.wait(held, [this] { return !watching_; });
-  return lost_;
+  const auto ended = [this] { return !told_news_.empty() || !watching_; };
+  if (timeout_s < 1e8)
+    told_.wait_for(held, std::chrono::duration<double>(timeout_s), ended);
+  else  // for ever: the clock's own numbers would overflow
+    told_.wait(held, ended);
+  if (told_news_.empty()) return {};
+  JobNews first = std::move(told_news_.front());
+  told_news_.pop_front();
+  return first;
 }
 
 void PeerWatch::stop() {
@@ -82,6 +100,9 @@ void PeerWatch::stop() {
   }
   thread_.join();
   peers_.clear();
+  const std::lock_guard<std::mutex> held(mutex_);
+  watching_ = false;
+  told_.notify_all();
 }
 
 }  // namespace railshmem

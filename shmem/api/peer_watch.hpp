@@ -1,9 +1,10 @@
-// Notices at once when another process of the job on this host is gone, and ends this PE's waits.
-// MPI alone would leave the others waiting for ever. The thread sleeps in the kernel until that
-// happens.
+// Notices at once when another process of the job on this host is gone, or when the bootstrap has
+// news from elsewhere, and ends this PE's waits. MPI alone would leave the others waiting for ever.
+// The thread sleeps in the kernel until that happens.
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "kernels/shmem/context.hpp"
 #include "shmem/base/file_descriptor.hpp"
+#include "shmem/bootstrap/bootstrap.hpp"
 #include "shmem/memory/host_segment.hpp"
 
 namespace railshmem {
@@ -21,17 +23,19 @@ class PeerWatch {
   ~PeerWatch() { stop(); }
 
   // Watches the owners of these segments (PE, its heap's handle) that are other processes seen from
-  // here; `record` is stopped with peer_lost when one ends.
-  void start(const std::vector<std::pair<int, SegmentHandle>>& peers, device::StopRecord* record);
+  // here, and the bootstrap's news; `record` is stopped with peer_lost when a process ends, and
+  // with aborted when a PE aborts the job.
+  void start(const std::vector<std::pair<int, SegmentHandle>>& peers, Bootstrap& bootstrap,
+             device::StopRecord* record);
   void stop();
 
-  // Waits until a watched process has ended and returns its PE; -1 when nothing is watched any
-  // more.
-  int wait_for_loss();
+  // Takes the first news that nobody has taken; waits up to `timeout_s`, then and after stop() the
+  // answer is none.
+  JobNews wait_for_news(double timeout_s);
 
  private:
-  void run(device::StopRecord* record);
-  void tell(int lost);
+  void run(Bootstrap& bootstrap, device::StopRecord* record);
+  void tell(device::StopRecord* record, JobNews news);
 
   std::vector<std::pair<int, FileDescriptor>> peers_;
   FileDescriptor stop_event_;
@@ -39,7 +43,7 @@ class PeerWatch {
   std::mutex mutex_;
   std::condition_variable told_;
   bool watching_ = false;
-  int lost_ = -1;
+  std::deque<JobNews> told_news_;
 };
 
 }  // namespace railshmem

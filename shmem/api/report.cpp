@@ -111,10 +111,15 @@ Error error_of(Stop reason, const device::Report& report, int pe) {
                                        ", through which all atomics on the heap of PE ",
                                        report.peer, " go, failed before: ", failure(report))};
     case Stop::peer_lost:
+      if (report.peer < 0)
+        return {ErrorKind::peer_lost,
+                text(who, "the process that made the job's id has ended; restart the job")};
       return {ErrorKind::peer_lost,
               text(who, "the process of PE ", report.peer, " has ended; restart the job")};
     case Stop::aborted:
-      return {ErrorKind::aborted, text(who, "the job is being aborted")};
+      return {ErrorKind::aborted, report.peer < 0
+                                      ? text(who, "the job is being aborted")
+                                      : text(who, "the job is being aborted by PE ", report.peer)};
   }
   return {ErrorKind::aborted,
           text(who, "stopped for an unknown reason ", static_cast<uint32_t>(reason))};

@@ -16,7 +16,7 @@ using device::TraceSpan;
 
 namespace {
 
-enum CallNumber : uint64_t { kMalloc, kFree, kRealloc };
+enum CallNumber : uint64_t { kMalloc, kFree, kRealloc, kFinalize };
 
 }  // namespace
 
@@ -31,12 +31,15 @@ Runtime::~Runtime() = default;
 void Runtime::finalize() {
   Parts& parts = *parts_;
   if (parts.finalized) return;
-  barrier_all();
-  // All contexts; and the barrier's own signals to slower peers have left too.
+  // A collective of its own: a PE that is at its end while others are in a barrier is an error that
+  // everybody hears of, not a barrier passed and a hang in the next.
+  parts.meetings.agree(*world(), hash_of_numbers(kFinalize),
+                       [] { return std::string("shmem_finalize"); });
+  // All contexts; and the meeting's own signals to slower peers have left too.
   if (!device::quiet(&parts.context, device::all_lanes(&parts.context))) parts.raise_stopped();
   // From here a peer may rightly end while we still wait for another.
   parts.watch.stop();
-  parts.bootstrap->barrier();
+  parts.bootstrap->leave();
   parts.finalized = true;
   if (parts.proxy) parts.proxy->stop();
 }
@@ -100,8 +103,8 @@ void Runtime::Parts::raise_stopped() {
   throw error;
 }
 
-int Runtime::wait_for_loss() {
-  return parts_->watch.wait_for_loss();
+JobNews Runtime::wait_for_news(double timeout_s) {
+  return parts_->watch.wait_for_news(timeout_s);
 }
 
 bool Runtime::loss_reported() const {

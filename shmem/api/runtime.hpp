@@ -146,9 +146,10 @@ class Runtime {
     raise_if_stopped(before);
   }
 
-  // Waits until the process of another PE of this host has ended and returns that PE; -1 when the
-  // runtime is finalized first. For whoever must end a program that is not inside a railshmem call.
-  int wait_for_loss();
+  // Waits until there is news that nobody has taken: the first PE that is lost, or that a PE aborts
+  // the job. Kind none after `timeout_s` seconds, and at the end of a runtime (finalized()). For
+  // whoever must end a program that is not inside a railshmem call.
+  JobNews wait_for_news(double timeout_s);
   // True once an operation has thrown Error(peer_lost).
   bool loss_reported() const;
 

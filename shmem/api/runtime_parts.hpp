@@ -105,7 +105,7 @@ class Runtime::Parts {
   void exchange_cards();
   void map_node();
   void fill_context();
-  void connect();
+  std::string connect();
   void start();
 };
 

@@ -74,8 +74,9 @@ Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen)
   exchange_cards();
   map_node();
   fill_context();
-  connect();
-  start();
+  const std::string error = connect();
+  if (error.empty()) start();
+  exchange_errors(*bootstrap, error);  // with that, nobody puts to a PE that is not ready
 }
 
 // Tells what this PE is and has; what goes wrong is told in it, not thrown.
@@ -95,6 +96,10 @@ PeCard Runtime::Parts::own_card() {
     if (settings.nodes > 0)  // blocks of consecutive ranks
       card.emulated_node = static_cast<uint32_t>(static_cast<uint64_t>(bootstrap->rank()) *
                                                  settings.nodes / static_cast<uint64_t>(n_pes));
+  } catch (const Error& error) {
+    card.error = error.what();
+  }
+  try {
     provider = make_provider(settings, bootstrap->rank());
     if (!provider) return card;
     const SegmentHandle handle = heap.handle();
@@ -110,8 +115,10 @@ PeCard Runtime::Parts::own_card() {
       nic_card.heap_rkey = key.rkey;
       keys.set_local(static_cast<int>(nic->rail()), key.lkey);
     }
-  } catch (const Error& error) {
-    card.error = error.what();
+  } catch (const Error& error) {  // whether anybody needs them shows later
+    card.no_nics = error.what();
+    card.n_nics = 0;
+    provider.reset();
   }
   return card;
 }
@@ -204,8 +211,13 @@ void Runtime::Parts::fill_context() {
   context.spins = threads <= count_cores(cores) ? 200 : 0;
 }
 
-void Runtime::Parts::connect() {
-  if (topology->all_p2p()) return;
+// Returns why this PE's queue pairs could not be connected, which the others must hear.
+std::string Runtime::Parts::connect() {
+  if (topology->all_p2p()) return {};
+  for (std::size_t pe = 0; pe < cards.size(); ++pe)
+    if (cards[pe].no_nics.chars[0] != '\0')
+      fail(ErrorKind::init, "some PEs cannot map each other's memory, and PE ", pe,
+           " has no NIC to join them: ", cards[pe].no_nics.str());
   std::string error;
   const std::size_t n_pes = cards.size();
   std::vector<nic::EndpointAddress> mine(n_pes *
@@ -223,8 +235,9 @@ void Runtime::Parts::connect() {
     error = caught.what();
   }
   exchange_errors(*bootstrap, error);
-  std::vector<nic::EndpointAddress> all(n_pes * mine.size());
-  bootstrap->allgather(mine.data(), mine.size() * sizeof mine[0], all.data());
+  // Each PE learns only what concerns it: everybody's queue pairs would grow with the square.
+  std::vector<nic::EndpointAddress> theirs(mine.size());
+  bootstrap->alltoall(mine.data(), mine.size() / n_pes * sizeof mine[0], theirs.data());
   std::vector<std::vector<nic::NicAddress>> nics(n_pes);
   for (std::size_t pe = 0; pe < n_pes; ++pe) {
     nics[pe].resize(provider->nics().size());
@@ -232,11 +245,11 @@ void Runtime::Parts::connect() {
       nics[pe][cards[pe].nics[i].rail] = cards[pe].nics[i].address;
   }
   try {
-    connections->connect(all, nics, keys);
+    connections->connect(theirs, nics, keys);
   } catch (const Error& caught) {
-    error = caught.what();
+    return caught.what();
   }
-  exchange_errors(*bootstrap, error);  // and with that, everybody's receive buffers are posted
+  return {};
 }
 
 void Runtime::Parts::start() {
@@ -263,8 +276,7 @@ void Runtime::Parts::start() {
   for (std::size_t pe = 0; pe < cards.size(); ++pe)
     if (cards[pe].boot_id.str() == cards[static_cast<std::size_t>(context.pe)].boot_id.str())
       peers.emplace_back(static_cast<int>(pe), cards[pe].heap);
-  watch.start(peers, &stop);
-  bootstrap->barrier();  // nobody puts to a PE that is not ready
+  watch.start(peers, *bootstrap, &stop);
 }
 
 Runtime::Parts::~Parts() {

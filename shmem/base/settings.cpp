@@ -40,6 +40,11 @@ constexpr SettingInfo kTable[] = {
     {"RAILSHMEM_TRACE", "",
      "directory into which each PE writes a timeline, pe-NNNN.trace, of up to 64 MiB; 'railshmem "
      "trace merge' joins them; empty: none"},
+    {"RAILSHMEM_INTERFACE", "",
+     "name or address of the network interface that shmem_get_unique_id listens on; empty: all. "
+     "PEs "
+     "may differ in it",
+     true},
 };
 
 std::string value_of(const Lookup& lookup, const char* name) {
@@ -183,8 +188,9 @@ Settings read_settings(const Lookup& lookup) {
                  uint64_t{1} << 50);
   out.chunk_bytes = parse_size("RAILSHMEM_CHUNK", value_of(lookup, "RAILSHMEM_CHUNK"), 64, 1 << 30);
   out.trace = value_of(lookup, "RAILSHMEM_TRACE");
+  out.interface = value_of(lookup, "RAILSHMEM_INTERFACE");
   for (const SettingInfo& row : kTable)
-    out.source += text(row.name, "=", value_of(lookup, row.name), "\n");
+    if (!row.may_differ) out.source += text(row.name, "=", value_of(lookup, row.name), "\n");
   out.source += text("heap bytes=", out.heap_bytes, "\n");
   return out;
 }

@@ -35,6 +35,7 @@ struct Settings {
   uint64_t inflight_bytes = 0;  // bytes posted and not completed, per lane
   uint64_t chunk_bytes = 0;     // larger puts and gets are cut into pieces of this size
   std::string trace;            // directory of the timelines; empty: none are written
+  std::string interface;        // where a job's id is made: the network to listen on; empty: all
   std::string source;           // every name=value, for the comparison between PEs
 
   uint64_t timeout_ns() const { return static_cast<uint64_t>(timeout_s * 1e9); }
@@ -44,6 +45,7 @@ struct SettingInfo {
   const char* name;
   const char* fallback;
   const char* meaning;
+  bool may_differ = false;  // between PEs
 };
 
 // The table itself, for `railshmem env` and the documentation.

@@ -108,6 +108,64 @@ r.shmem_barrier_all()
     assert time.monotonic() - began < LIMIT_S
 
 
+def test_exit_with_a_status_ends_the_job() -> None:
+    """The others waited for the PE that had ended until their deadline."""
+    script = "if me == 1: sys.exit(3)\nr.shmem_wait_until(word, r.SHMEM_CMP_NE, 0)"
+    word = "word = r.shmem_array(1, np.int64); word[0] = 0\n"
+    job = start(ALONE, 3, word + script, RAILSHMEM_TIMEOUT_S="500")
+    code, _, err = finish(job)
+    assert code != 0
+    assert "PE 1: the program ended with status 3: ending the job" in err
+
+
+def test_a_pe_at_its_end_does_not_pass_for_one_in_a_barrier() -> None:
+    script = "if me == 1: sys.exit(0)\nr.shmem_barrier_all()"
+    code, _, err = finish(start(ALONE, 3, script, RAILSHMEM_TIMEOUT_S="500"))
+    assert code != 0
+    assert "PE 0: barrier or sync; PE 1: shmem_finalize" in err
+
+
+@pytest.mark.parametrize("status", [0, 5])
+def test_global_exit_ends_every_pe(status: int) -> None:
+    script = f"""
+from railshmem import shmem
+r.shmem_barrier_all()
+if me == 1:
+    shmem.shmem_global_exit({status})
+time.sleep(1000)
+"""
+    code, _, err = finish(start(MPIRUN, 3, script))
+    assert code == status
+    assert "Traceback" not in err
+
+
+def test_a_job_of_some_ranks_ends_all_ranks() -> None:
+    """MPI_Abort knows of no part of a launch: what the documentation of shmem_init says."""
+    script = """
+import sys, time
+from mpi4py import MPI
+import railshmem as r
+world = MPI.COMM_WORLD
+part = world.Split(world.rank % 2)
+r.shmem_init(part)
+assert r.shmem_n_pes() == 2
+world.Barrier()
+if world.rank == 2:
+    raise LookupError("the shelf is empty")
+time.sleep(1000)
+"""
+    job = subprocess.Popen(
+        [*MPIRUN, "-n", "4", sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    code, _, err = finish(job)
+    assert code != 0
+    assert "PE 1: LookupError: the shelf is empty" in err
+
+
 ABSENT = "if me == 2: time.sleep(1000)"  # so that the others are waiting when it is killed
 WAITS = {
     "barrier": f"{ABSENT}\nr.shmem_barrier_all()",

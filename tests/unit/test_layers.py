@@ -43,7 +43,7 @@ ONE_MACHINE_ONLY = re.compile(
 
 # What the package may import at run time, beside the standard library and itself.
 RUNTIME_PACKAGES = {"numpy", "mpi4py", "ml_dtypes", "click", "rich"}
-OPTIONAL_PACKAGES = {"cuda"}  # imported inside functions only
+OPTIONAL_PACKAGES = {"cuda", "torch"}  # imported inside functions only
 
 CPP = {".cpp", ".hpp", ".h", ".cuh", ".c"}
 LONGEST_FILE = 600

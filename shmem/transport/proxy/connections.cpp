@@ -81,14 +81,12 @@ std::vector<nic::EndpointAddress> Connections::addresses() const {
   return out;
 }
 
-void Connections::connect(const std::vector<nic::EndpointAddress>& all,
+void Connections::connect(const std::vector<nic::EndpointAddress>& theirs,
                           const std::vector<std::vector<nic::NicAddress>>& nics,
                           const KeyTable& keys) {
   const auto address_at_peer = [&](const Channel& channel) -> const nic::EndpointAddress& {
-    const auto of_peer =
-        static_cast<std::size_t>(channel.peer()) * static_cast<std::size_t>(n_pes_);
-    return all[(of_peer + static_cast<std::size_t>(me_)) * slots_per_peer(lanes_) +
-               slot_at_peer(channel.slot())];
+    return theirs[static_cast<std::size_t>(channel.peer()) * slots_per_peer(lanes_) +
+                  slot_at_peer(channel.slot())];
   };
   for (std::size_t rail = 0; rail < nics[static_cast<std::size_t>(me_)].size(); ++rail)
     lkeys_.push_back(keys.local(static_cast<int>(rail)));

@@ -36,8 +36,9 @@ class Connections {
 
   // What peers need: [n_pes * slots_per_peer(lanes)] addresses.
   std::vector<nic::EndpointAddress> addresses() const;
-  // Connects everything; `all` holds every PE's addresses(), by PE; `nics[pe][rail]` their NICs.
-  void connect(const std::vector<nic::EndpointAddress>& all,
+  // Connects everything; `theirs[pe * slots_per_peer + slot]`: what each PE's addresses() hold for
+  // this one; `nics[pe][rail]`: their NICs.
+  void connect(const std::vector<nic::EndpointAddress>& theirs,
                const std::vector<std::vector<nic::NicAddress>>& nics, const KeyTable& keys);
 
   // What carries the lane's data: a channel of its own, or the one of its atomics.
