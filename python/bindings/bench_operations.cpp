@@ -1,5 +1,6 @@
 // The library's operations in C++ loops, without Python's own cost.
 #include "python/bindings/bench.hpp"
+#include "shmem/api/collectives.hpp"
 #include "shmem/api/waits.hpp"
 
 namespace railshmem::python {
@@ -51,6 +52,30 @@ double add(const RuntimePtr& rt, uintptr_t word, int pe, uint64_t count) {
 
 double barrier(const RuntimePtr& rt, uint64_t count) {
   return timed(rt, count, [&](Context&) { rt->barrier_all(); });
+}
+
+// One of the collectives of the world, on doubles; `bytes` of one PE's array (alltoall: of one
+// pair's). A broadcast ends with a barrier, without which the root would run ahead.
+double collective(const RuntimePtr& rt, const std::string& name, uintptr_t dest, uintptr_t source,
+                  std::size_t bytes, uint64_t count) {
+  Team& world = *rt->world();
+  void* const to = pointer(dest);
+  const void* const from = pointer(source);
+  const auto repeated = [&](const auto& call) {
+    return timed(rt, count, [&](Context&) { call(); });
+  };
+  if (name == "broadcast")
+    return repeated([&] {
+      broadcast(*rt, world, to, from, bytes, 0);
+      rt->barrier_all();
+    });
+  if (name == "fcollect") return repeated([&] { fcollect(*rt, world, to, from, bytes); });
+  if (name == "alltoall") return repeated([&] { alltoall(*rt, world, to, from, bytes); });
+  if (name == "sum_reduce")
+    return repeated([&] {
+      reduce(*rt, world, to, from, bytes / sizeof(double), ElementType::float64, ReduceOp::sum);
+    });
+  fail(ErrorKind::argument, "bench.collective: unknown collective ", name);
 }
 
 // Called by two PEs: the lower sends a word to `other`, which sends it back, `count` times. `words`
@@ -124,6 +149,8 @@ void bind_bench_operations(py::module_& m) {
   on_word("add", &add);
   on_word("round_trips", &round_trips);
   m.def("barrier", &barrier, py::arg("runtime"), py::arg("count"));
+  m.def("collective", &collective, py::arg("runtime"), py::arg("name"), py::arg("dest"),
+        py::arg("source"), py::arg("bytes"), py::arg("count"));
   m.def("signals", &signals, py::arg("runtime"), py::arg("words"), py::arg("other"),
         py::arg("with_data"), py::arg("count"));
   m.def("commands", &commands, py::arg("runtime"), py::arg("word"), py::arg("pe"),

@@ -203,6 +203,25 @@ def test_barrier() -> None:
 
 
 @needs_mpirun
+@pytest.mark.parametrize("settings", [{}, TWO_NODES])
+def test_collectives(settings: dict[str, str]) -> None:
+    arguments = ("collectives", "--bytes", "8", "--bytes", "4096", "--rounds", "2")
+    lines = json_lines(2, *arguments, settings=settings)
+    names = ("broadcast", "fcollect", "alltoall", "sum_reduce")
+    assert {(line["bench"], line["bytes"]) for line in lines} == {
+        (f"{name}{form}", size) for name in names for form in ("", "_core") for size in (8, 4096)
+    }
+    rivals = {line["bench"]: line.get("rival") for line in lines}
+    assert (rivals["sum_reduce"], rivals["sum_reduce_core"]) == ("Allreduce", None)
+
+
+def test_arrays_of_doubles_are_whole() -> None:
+    done = run_tool(0, "bench", "collectives", "--bytes", "12")
+    assert done.returncode == 2
+    assert "12 is not a multiple of 8" in done.stderr
+
+
+@needs_mpirun
 def test_malloc_reports_2000_calls() -> None:
     (line,) = json_lines(2, "malloc", "--bytes", "64", "--rounds", "1")
     assert line["calls"] == 2000

@@ -1,4 +1,4 @@
-"""`railshmem bench collectives`: all PEs, doubles, from Python.
+"""`railshmem bench collectives`: all PEs, doubles, from Python and (..._core) from C++.
 
 broadcast   PE 0's array to everybody, and a barrier, without which the root would run ahead
 fcollect    everybody's array to everybody
@@ -48,9 +48,9 @@ def run(job: Job, sizes: Sequence[int], rounds: int) -> list[Result]:
     with job.openshmem_for(largest) as shmem, job.on_own_cores():
         for size in sizes:
             operations = _operations(job, dest, source, size)
-            contestants = _contestants(job, dest, source, operations)
+            contestants = _contestants(job, dest, source, size, operations)
             for name in operations:
-                contestants |= shmem.together(f"{name} shmem", name, size, CALLS)
+                contestants |= shmem.together(f"{name}_core shmem", name, size, CALLS)
             figures = take_turns_together(
                 job.comm, contestants, rounds, what=f"collectives {size_text(size)}"
             )
@@ -97,13 +97,21 @@ def _operations(job: Job, dest: np.ndarray, source: np.ndarray, size: int) -> di
 
 
 def _contestants(
-    job: Job, dest: np.ndarray, source: np.ndarray, operations: dict[str, Operation]
+    job: Job,
+    dest: np.ndarray,
+    source: np.ndarray,
+    size: int,
+    operations: dict[str, Operation],
 ) -> dict[str, Phases]:
     where = (job.runtime, address(dest), address(source))
 
     def phase(name: str, call: Callable[[], object]) -> Phases:
         batch = repeat(call)
         return lambda: {name: batch(CALLS) / CALLS}
+
+    def core(name: str, operation: str) -> Phases:
+        loop = partial(_core.bench.collective, job.runtime, operation, *where[1:], size)
+        return lambda: {name: loop(CALLS) / CALLS}
 
     def copy(name: str, nbytes: int) -> Phases:
         return lambda: {name: _core.bench.copy(*where, nbytes, job.me, CALLS) / CALLS}
@@ -114,6 +122,7 @@ def _contestants(
     }
     for name, operation in operations.items():
         contestants[name] = phase(name, operation.ours)
+        contestants[f"{name}_core"] = core(f"{name}_core", name)
         contestants[f"{name} mpi"] = phase(f"{name} mpi", operation.mpi)
         contestants[f"{name} copy"] = copy(f"{name} copy", operation.reads)
     return contestants
@@ -126,11 +135,9 @@ def _results(
     row = partial(
         result_of, figures, transport="+".join(sorted(job.peers_of_pe_0())), nbytes=size, moves=True
     )
-    return [
-        row(
-            name,
-            limit_us=steps + figures[f"{name} copy"].median_us,
-            mpi=operation.mpi_name,
-        )
-        for name, operation in operations.items()
-    ]
+    results = []
+    for name, operation in operations.items():
+        limit_us = steps + figures[f"{name} copy"].median_us
+        results.append(row(name, limit_us=limit_us, mpi=operation.mpi_name))
+        results.append(row(f"{name}_core", limit_us=limit_us))
+    return results
