@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/arch/host_copy.hpp"
+
 #define RSH_DEVICE inline
 
 namespace railshmem::arch {
@@ -160,7 +162,7 @@ RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
 // The scope's threads copy together; nobody may rely on the result before sync<S>().
 template <Scope S>
 RSH_DEVICE void copy(void* to, const void* from, uint64_t bytes) {
-  if (bytes > 0) memcpy(to, from, bytes);  // a copy of nothing may come from nowhere
+  copy_bytes(to, from, bytes);
 }
 
 // ---- time and waiting --------------------------------------------------------------------------

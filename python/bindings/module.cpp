@@ -1,6 +1,8 @@
 // The module: errors, settings and the parts bound in the other files.
 #include <pybind11/pybind11.h>
 
+#include <cstdlib>
+
 #include "python/bindings/bindings.hpp"
 #include "shmem/base/settings.hpp"
 
@@ -43,8 +45,10 @@ void bind_errors() {
 
 py::list settings_table() {
   py::list rows;
-  for (const SettingInfo& row : setting_table())
-    rows.append(py::make_tuple(row.name, row.fallback, row.meaning));
+  for (const SettingInfo& row : setting_table()) {
+    const SettingValue now = setting_value([](const char* name) { return std::getenv(name); }, row);
+    rows.append(py::make_tuple(row.name, now.value, now.variable, row.fallback, row.meaning));
+  }
   return rows;
 }
 
@@ -63,7 +67,11 @@ PYBIND11_MODULE(_core, m) {
   bind_errors();
   m.def("set_default", &railshmem::set_default_runtime);
   m.def("get_default", &railshmem::find_default_runtime);
-  m.def("settings_table", settings_table, "(name, default, meaning) of every setting.");
+  m.def("settings_table", settings_table,
+        "(name, value, variable that holds it or '', default, meaning) of every setting.");
+  m.def(
+      "check_settings", [] { railshmem::read_settings_from_environment(); },
+      "Raises InitError, naming the variable, where init would refuse the environment.");
   bind_bootstrap(m);
   bind_runtime(m);
   bind_teams(m);

@@ -7,21 +7,14 @@ the PEs' output cannot tear it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from railshmem.bench.commands import bench
 from railshmem.launcher import launched_rank
-
-if TYPE_CHECKING:
-    from railshmem.bench.job import Job
-    from railshmem.bench.report import Result
-
-LAYOUTS = ("contiguous", "expert-major")
-DTYPES = ("bf16", "fp16", "fp32", "fp8")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -30,22 +23,53 @@ def cli() -> None:
     """RailSHMEM: OpenSHMEM-style communication for jobs started by mpirun."""
 
 
-@cli.command()
-def env() -> None:
-    """Print every setting, its default and its meaning."""
-    from railshmem.job_info import settings_text
-
-    _print(settings_text())
+cli.add_command(bench)
 
 
 @cli.command()
-def info() -> None:
-    """Print hosts, PEs, NICs, rails, and how each pair of PEs is connected and why."""
-    from railshmem.job_info import job_text
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects instead.")
+def env(as_json: bool) -> None:
+    """Print every setting, its value in this environment, its default and its meaning."""
+    from railshmem.job_info import settings_json, settings_problem, settings_text
 
-    with _job() as job:
+    _print(settings_json() if as_json else settings_text())
+    if problem := settings_problem():
+        raise click.ClickException(problem)
+
+
+@cli.command()
+@click.option(
+    "--json",
+    "json_target",
+    metavar="FILE",
+    help="Write one JSON object (docs/info.md); '-' prints it.",
+)
+@click.option("--plot", metavar="PNG", type=click.Path(path_type=Path), help="Draw the job.")
+def info(json_target: str | None, plot: Path | None) -> None:
+    """Show hosts, PEs, NICs, rails, and how each pair of PEs is connected and why.
+
+    Prints text unless the job goes into a file or a picture.
+    """
+    from railshmem.bench.job import joined_job
+
+    with joined_job() as job:
         if job.me == 0:
-            _print(job_text(job.runtime.info()))
+            _show(job.runtime.info(), json_target, plot)
+
+
+def _show(found: Mapping[str, Any], json_target: str | None, plot: Path | None) -> None:
+    from railshmem.job_info import job_json, job_text
+
+    if json_target == "-":
+        _print(job_json(found))
+    elif json_target is not None:
+        Path(json_target).write_text(job_json(found), encoding="utf-8")
+    if plot is not None:
+        from railshmem.picture_of_job import draw_job
+
+        draw_job(found, plot)
+    if json_target is None and plot is None:
+        _print(job_text(found))
 
 
 @cli.command()
@@ -61,7 +85,9 @@ def check(timeout_s: float) -> None:
     """Test every pair, transport, size and atomic on this machine, and say what is wrong."""
     from railshmem.check import check_machine
 
-    with _job() as job:
+    from railshmem.bench.job import joined_job
+
+    with joined_job() as job:
         sound = check_machine(job.comm, timeout_s)
     if not sound:
         raise click.exceptions.Exit(1)
@@ -90,152 +116,6 @@ def trace_merge(directory: Path, output: Path) -> None:
         _print(merge(directory, output).text())
     except ArgumentError as error:
         raise click.ClickException(str(error)) from error
-
-
-@cli.group()
-def bench() -> None:
-    """Measure the library beside its physical limit and MPI."""
-
-
-def _bench_options(rounds: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The options that all benchmarks have."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        command = click.option(
-            "--json",
-            "json_target",
-            metavar="FILE",
-            help="Write one JSON object a line; '-' prints them and nothing else.",
-        )(command)
-        return click.option(
-            "--rounds",
-            default=rounds,
-            show_default=True,
-            type=click.IntRange(1),
-            help="Samples of each figure.",
-        )(command)
-
-    return decorate
-
-
-@bench.command()
-@click.option(
-    "--bytes",
-    "sizes",
-    multiple=True,
-    default=(8, 4096, 65536, 1 << 20),
-    show_default=True,
-    type=click.IntRange(1, 1 << 30),
-    help="Size of a put; may be given several times.",
-)
-@_bench_options(rounds=100)
-def put(sizes: tuple[int, ...], rounds: int, json_target: str | None) -> None:
-    """PE 0 puts into the first peer of each transport."""
-    from railshmem.bench import put as kind
-
-    _run(lambda job: kind.run(job, sizes, rounds), json_target)
-
-
-@bench.command()
-@_bench_options(rounds=50)
-def barrier(rounds: int, json_target: str | None) -> None:
-    """All PEs meet."""
-    from railshmem.bench import barrier as kind
-
-    _run(lambda job: kind.run(job, rounds), json_target)
-
-
-@bench.command()
-@click.option(
-    "--bytes",
-    "nbytes",
-    default=65536,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Size of an allocation.",
-)
-@_bench_options(rounds=3)
-def malloc(nbytes: int, rounds: int, json_target: str | None) -> None:
-    """All PEs allocate symmetric memory 2,000 times."""
-    from railshmem.bench import malloc as kind
-
-    _run(lambda job: kind.run(job, nbytes, rounds), json_target)
-
-
-@bench.command()
-@_bench_options(rounds=50)
-def proxy(rounds: int, json_target: str | None) -> None:
-    """A kernel of PE 0 hands commands to its progress thread."""
-    from railshmem.bench import proxy as kind
-
-    _run(lambda job: kind.run(job, rounds), json_target)
-
-
-@bench.command()
-@click.option(
-    "--tokens",
-    default=512,
-    show_default=True,
-    type=click.IntRange(0),
-    help="Tokens of each PE.",
-)
-@click.option(
-    "--hidden",
-    default=2048,
-    show_default=True,
-    type=click.IntRange(16),
-    help="Elements of a token.",
-)
-@click.option(
-    "--experts",
-    default=256,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Experts of the job.",
-)
-@click.option(
-    "--topk",
-    default=8,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Experts of a token.",
-)
-@click.option("--dtype", default="bf16", show_default=True, type=click.Choice(DTYPES))
-@click.option("--layout", default="contiguous", show_default=True, type=click.Choice(LAYOUTS))
-@_bench_options(rounds=20)
-def ep(layout: str, rounds: int, json_target: str | None, **shape: Any) -> None:
-    """All PEs dispatch tokens to experts and combine the results."""
-    if layout != "contiguous":
-        raise click.UsageError(f"--layout {layout} is not built yet: use --layout contiguous")
-    from railshmem.bench import ep as kind
-
-    _run(lambda job: kind.run(job, kind.Shape(**shape), rounds), json_target)
-
-
-def _run(measure: Callable[[Job], list[Result]], json_target: str | None) -> None:
-    from railshmem.bench.report import publish
-
-    with _job() as job:
-        results = measure(job)
-        if job.me == 0:
-            publish(job.title, results, json_target)
-
-
-@contextmanager
-def _job() -> Iterator[Job]:
-    """The job from init to finalize. What every PE finds wrong with it becomes a usage error."""
-    import railshmem
-    from railshmem.bench.job import BenchError, Job
-
-    railshmem.shmem_init()
-    problem: BenchError | None = None
-    try:
-        yield Job()
-    except BenchError as error:  # the same on every PE
-        problem = error
-    railshmem.shmem_finalize()
-    if problem is not None:
-        raise click.ClickException(str(problem))
 
 
 def _print(text: str) -> None:
@@ -267,9 +147,17 @@ def main() -> None:
         if speaks:
             error.show()
         code = error.exit_code
-    except click.Abort:
+    except click.Abort:  # Ctrl-C
+        _end_job()
         code = 130
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end_job() -> None:
+    """The other PEs may wait where this one will not come any more."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
+        mpi.COMM_WORLD.Abort(130)
 
 
 if __name__ == "__main__":

@@ -2,29 +2,69 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.table import Table
 
 from railshmem import _core
 from railshmem.bench.report import plain_table, plain_text
+from railshmem.errors import InitError
 
 # Up to here every PE has a row and a column of its own; larger jobs are shown by node.
 MANY_PES = 16
 
 
+class Setting(NamedTuple):
+    """A variable as init would read it now."""
+
+    name: str
+    value: str
+    variable: str  # where the value comes from; empty: it is the default
+    default: str
+    meaning: str
+
+
+def settings() -> list[Setting]:
+    """Every setting of the library, by the one table in the code."""
+    return [Setting(*row) for row in _core.settings_table()]
+
+
 def settings_text() -> str:
-    """The table of environment variables."""
+    """The table of environment variables; values that are not the default are marked."""
     table = plain_table()
     table.add_column("variable", no_wrap=True)
-    table.add_column("default")
+    table.add_column("value", overflow="fold")
+    table.add_column("default", overflow="fold")
     table.add_column("meaning")
-    for name, default, meaning in _core.settings_table():
-        table.add_row(name, default, meaning)
-    return plain_text("Settings, read once at init; all PEs must agree on them", table)
+    for row in settings():
+        mark = "" if row.variable in ("", row.name) else f" (from {row.variable})"
+        value = f"{row.value} *{mark}" if row.variable else row.value
+        table.add_row(row.name, value, row.default, row.meaning)
+    title = "Settings, read once at init; all PEs must agree on them (*: set in the environment)"
+    return plain_text(title, table)
+
+
+def settings_json() -> str:
+    """The same as a JSON list of objects with the fields of Setting."""
+    return json.dumps([row._asdict() for row in settings()], indent=2) + "\n"
+
+
+def settings_problem() -> str | None:
+    """Why init would refuse this environment."""
+    try:
+        _core.check_settings()
+    except InitError as error:
+        return str(error)
+    return None
+
+
+def job_json(info: Mapping[str, Any]) -> str:
+    """What Runtime.info returns as one JSON object; docs/info.md names its fields."""
+    return json.dumps(info, indent=2) + "\n"
 
 
 def job_text(info: Mapping[str, Any]) -> str:
@@ -77,8 +117,8 @@ def _node_table(pes: Sequence[Mapping[str, Any]]) -> Table:
         table.add_row(
             str(node),
             ", ".join(sorted({pe["host"] for pe in members})),
-            _ranges(pe["pe"] for pe in members),
-            _ranges(pe["pid"] for pe in members),
+            ranges(pe["pe"] for pe in members),
+            ranges(pe["pid"] for pe in members),
             " | ".join(sorted(nics)) or "none",
         )
     return table
@@ -93,11 +133,11 @@ def _nic_table(pes: Sequence[Mapping[str, Any]]) -> Table:
             owners[(nic["rail"], nic["name"], can)].append(pe["pe"])
     alike: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for (rail, name, can), users in sorted(owners.items()):
-        alike[(_ranges(users), can)].append((rail, name))
+        alike[(ranges(users), can)].append((rail, name))
     table = _table("NICs", "rails", "of PEs", "can")
     for (users_text, can), nics in alike.items():
         names = list(dict.fromkeys(name for _, name in nics))
-        table.add_row(", ".join(names), _ranges({rail for rail, _ in nics}), users_text, can)
+        table.add_row(", ".join(names), ranges({rail for rail, _ in nics}), users_text, can)
     return table
 
 
@@ -195,7 +235,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _ranges(numbers: Iterable[int]) -> str:
+def ranges(numbers: Iterable[int]) -> str:
     """[0, 1, 2, 5] -> "0-2, 5"."""
     runs: list[list[int]] = []
     for number in sorted(numbers):

@@ -10,7 +10,8 @@ namespace {
 
 constexpr SettingInfo kTable[] = {
     {"RAILSHMEM_HEAP_SIZE", "1G",
-     "bytes of the symmetric heap per PE (K, M, G, T suffixes); SHMEM_SYMMETRIC_SIZE works too"},
+     "bytes of the symmetric heap per PE (K, M, G, T suffixes); SHMEM_SYMMETRIC_SIZE works too",
+     false, "SHMEM_SYMMETRIC_SIZE"},
     {"RAILSHMEM_TIMEOUT_S", "60",
      "seconds after which any wait gives up and says what it waited for"},
     {"RAILSHMEM_NODES", "0",
@@ -47,13 +48,14 @@ constexpr SettingInfo kTable[] = {
      true},
 };
 
-std::string value_of(const Lookup& lookup, const char* name) {
+SettingValue find_setting(const Lookup& lookup, const char* name) {
   for (const SettingInfo& row : kTable)
-    if (std::string(row.name) == name) {
-      const char* found = lookup(name);
-      return found != nullptr && *found != '\0' ? found : row.fallback;
-    }
+    if (std::string(row.name) == name) return setting_value(lookup, row);
   fail(ErrorKind::init, "no setting is called ", name);
+}
+
+std::string value_of(const Lookup& lookup, const char* name) {
+  return find_setting(lookup, name).value;
 }
 
 uint64_t parse_count(const std::string& name, const std::string& value, uint64_t low,
@@ -127,6 +129,14 @@ Span<const SettingInfo> setting_table() {
   return {kTable, sizeof kTable / sizeof kTable[0]};
 }
 
+SettingValue setting_value(const Lookup& lookup, const SettingInfo& setting) {
+  for (const char* name : {setting.name, setting.standard}) {
+    const char* found = name == nullptr ? nullptr : lookup(name);
+    if (found != nullptr && *found != '\0') return {found, name};
+  }
+  return {setting.fallback, ""};
+}
+
 uint64_t parse_bytes(const std::string& value) {
   char* end = nullptr;
   const double number = std::strtod(value.c_str(), &end);
@@ -154,12 +164,9 @@ uint64_t parse_bytes(const std::string& value) {
 
 Settings read_settings(const Lookup& lookup) {
   Settings out;
-  const char* standard = lookup("SHMEM_SYMMETRIC_SIZE");
-  const char* own = lookup("RAILSHMEM_HEAP_SIZE");
-  const bool use_standard = own == nullptr && standard != nullptr;
-  const std::string heap = use_standard ? standard : value_of(lookup, "RAILSHMEM_HEAP_SIZE");
-  out.heap_bytes = parse_size(use_standard ? "SHMEM_SYMMETRIC_SIZE" : "RAILSHMEM_HEAP_SIZE", heap,
-                              4096, uint64_t{1} << 46);
+  const SettingValue heap = find_setting(lookup, "RAILSHMEM_HEAP_SIZE");
+  out.heap_bytes = parse_size(heap.variable.empty() ? "RAILSHMEM_HEAP_SIZE" : heap.variable,
+                              heap.value, 4096, uint64_t{1} << 46);
 
   const std::string timeout = value_of(lookup, "RAILSHMEM_TIMEOUT_S");
   char* end = nullptr;

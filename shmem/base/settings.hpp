@@ -46,12 +46,21 @@ struct SettingInfo {
   const char* fallback;
   const char* meaning;
   bool may_differ = false;  // between PEs
+  const char* standard = nullptr;  // the specification's name for it, asked when ours is not set
 };
 
 // The table itself, for `railshmem env` and the documentation.
 Span<const SettingInfo> setting_table();
 
 using Lookup = std::function<const char*(const char* name)>;
+
+struct SettingValue {
+  std::string value;
+  std::string variable;  // that holds it; empty: none, it is the default
+};
+
+// What read_settings takes for this setting, valid or not. An empty variable counts as not set.
+SettingValue setting_value(const Lookup& lookup, const SettingInfo& setting);
 
 // Throws Error(init) naming the variable, its value and what is allowed.
 Settings read_settings(const Lookup& lookup);

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from math import nan
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from railshmem.bench.measure import batch_size, figure, repeat, take_turns
-from railshmem.bench.report import Result, number_text, publish, size_text
+from railshmem.bench.measure import Figure, batch_size, figure, repeat, take_turns
+from railshmem.bench.report import Result, number_text, publish, result_of, size_text
 
 FULL = Result(
     "put",
@@ -52,21 +53,43 @@ def test_keys_that_do_not_apply_are_absent() -> None:
 
 
 def test_json_on_stdout_is_all_there_is(capsys: pytest.CaptureFixture[str]) -> None:
-    publish("a title", [FULL, FULL], "-")
+    publish("a title", [FULL, FULL], "-", (0.06, 0.25))
     lines = capsys.readouterr().out.splitlines()
     assert [json.loads(line)["bench"] for line in lines] == ["put", "put"]
+    assert json.loads(lines[0])["line_after_us"] == 0.25
 
 
 def test_json_into_a_file_leaves_the_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "results.jsonl"
-    publish("a title", [FULL], str(target))
+    publish("a title", [FULL], str(target), (0.06, 0.25))
     assert json.loads(target.read_text())["bytes"] == 4096
     out = capsys.readouterr().out
     assert out.startswith("a title\n")
+    assert "60 ns before, 250 ns after" in out
     for text in ("put", "4 KiB", "15.00x", "Win.Put", "2.00x"):
         assert text in out
+    assert "SHMEM" not in out  # no column for a rival that this machine does not have
+
+
+def test_the_rivals_stand_beside_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = {
+        "put": Figure(2.0, 3.0),
+        "put mpi": Figure(5.0, 6.0),
+        "put shmem": Figure(8.0, 9.0),
+        "get": Figure(1.0, 1.0),
+        "get shmem": Figure(nan, nan),  # it stopped answering
+    }
+    put = result_of(figures, "put", limit_us=1.0, nbytes=4000, moves=True, mpi="Win.Put")
+    get = result_of(figures, "get", limit_us=None)
+    assert (put.rival_us, put.shmem_us, put.gbs, put.limit_gbs) == (5.0, 8.0, 2.0, 4.0)
+    assert (get.rival_us, get.shmem_us, get.gbs) == (None, None, None)
+    publish("a title", [put, get], None, (0.1, 0.1))
+    out = capsys.readouterr().out
+    for text in ("SHMEM us", "2.00x", "2.50x", "4.00x"):
+        assert text in out
+    assert "nan" not in out
 
 
 def test_figures_are_in_microseconds() -> None:
@@ -91,7 +114,7 @@ def test_contestants_take_turns() -> None:
         return 1.0
 
     figures = take_turns({n: lambda count, n=n: contestant(n) for n in "ab"}, rounds=3)
-    assert "".join(order[-6:]) == "ababab"
+    assert "".join(order[-12:]) == "aabb" * 3  # each warms up before it is timed
     assert set(figures) == {"a", "b"}
 
 

@@ -32,6 +32,8 @@ LAYERS["shmem/include"] = LAYERS["shmem/api"] | {"shmem/api"}
 # The layers above the library see its operations, not its wires.
 LAYERS["ep"] = LAYERS["io"] = {"kernels", "shmem/base", "shmem/topology", "shmem/api"}
 LAYERS["python/bindings"] = {"kernels", "shmem", "ep", "io"}
+# A program for other libraries, which stands beside the code that runs it.
+LAYERS["python/railshmem/bench"] = set()
 LAYERS["tests/cpp"] = {"kernels", "shmem", "ep", "io"}
 
 # Device code is compiled by three compilers, one of them without a C++ library.
@@ -43,7 +45,7 @@ ONE_MACHINE_ONLY = re.compile(
 
 # What the package may import at run time, beside the standard library and itself.
 RUNTIME_PACKAGES = {"numpy", "mpi4py", "ml_dtypes", "click", "rich"}
-OPTIONAL_PACKAGES = {"cuda", "torch"}  # imported inside functions only
+OPTIONAL_PACKAGES = {"cuda", "matplotlib", "torch"}  # imported inside functions only
 
 CPP = {".cpp", ".hpp", ".h", ".cuh", ".c"}
 LONGEST_FILE = 600

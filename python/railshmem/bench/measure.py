@@ -6,16 +6,24 @@ physical limit) take turns round by round, and every figure is a median over the
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from mpi4py import MPI
+from rich.console import Console
+from rich.progress import track
+
+from railshmem.launcher import launched_rank
 
 # A sample shorter than this would measure the clock.
 SHORTEST_SAMPLE_S = 30e-6
 LARGEST_BATCH = 1 << 14
+WARM_CALLS = 3
+# Smallest batches where starting the other thread must not count.
+HAND_OVERS = {"ring": 200, "line": 200}
 
 # Runs its operation `count` times and returns the seconds that took.
 Batch = Callable[[int], float]
@@ -39,6 +47,13 @@ def figure(seconds: Sequence[float] | np.ndarray) -> Figure:
     """Sums up samples given in seconds per operation."""
     us = np.asarray(seconds) * 1e6
     return Figure(float(np.median(us)), float(np.percentile(us, 99)))
+
+
+def in_rounds(rounds: range, what: str) -> Iterable[int]:
+    """The rounds, with a bar on PE 0's standard error when that is a terminal."""
+    if launched_rank() != 0 or not sys.stderr.isatty():
+        return rounds
+    return track(rounds, what, console=Console(stderr=True), transient=True)
 
 
 def repeat(operation: Callable[[], object], after: Callable[[], object] | None = None) -> Batch:
@@ -65,7 +80,10 @@ def batch_size(batch: Batch, at_least: int) -> int:
 
 
 def take_turns(
-    contestants: Mapping[str, Batch], rounds: int, at_least: Mapping[str, int] | None = None
+    contestants: Mapping[str, Batch],
+    rounds: int,
+    at_least: Mapping[str, int] | None = None,
+    what: str = "measuring",
 ) -> dict[str, Figure]:
     """Times one-sided operations on the calling PE; the others should be in `stand_by`.
 
@@ -75,8 +93,9 @@ def take_turns(
     # Finding the sizes warms everything up.
     sizes = {name: batch_size(batch, smallest.get(name, 1)) for name, batch in contestants.items()}
     samples: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(rounds):
+    for _ in in_rounds(range(rounds), what):
         for name, batch in contestants.items():
+            batch(WARM_CALLS)  # the one before it has left its own data in the caches
             samples[name].append(batch(sizes[name]) / sizes[name])
     return {name: figure(taken) for name, taken in samples.items()}
 
@@ -89,14 +108,18 @@ def stand_by(comm: MPI.Comm) -> None:
 
 
 def take_turns_together(
-    comm: MPI.Comm, contestants: Mapping[str, Phases], rounds: int, warm_up: int = 2
+    comm: MPI.Comm,
+    contestants: Mapping[str, Phases],
+    rounds: int,
+    warm_up: int = 2,
+    what: str = "measuring",
 ) -> dict[str, Figure]:
     """Collective: times operations in which every PE takes part.
 
     Each phase counts as long as the slowest PE needs for it. Returns one figure per phase.
     """
     taken: dict[str, list[float]] = {}
-    for done in range(-warm_up, rounds):
+    for done in in_rounds(range(-warm_up, rounds), what):
         for phases in contestants.values():
             comm.Barrier()
             for phase, seconds in phases().items():

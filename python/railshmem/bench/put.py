@@ -1,11 +1,13 @@
 """`railshmem bench put`: PE 0 writes into the first peer of each transport.
 
-put        shmem_put from Python, one quiet at the end of a batch; rival: Win.Put, one Flush
-put_quiet  shmem_put from Python, each one completed;              rival: Win.Put + Flush
-put_core   the C++ put in a loop, one quiet at the end of a batch
-limit      P2P: memcpy into the same mapped memory. PROXY: what another thread that moves the data
-           costs at least: a command handed over (put), a cache line there and back (put_quiet),
-           and a memcpy between two buffers of this PE
+put             shmem_put from Python, one quiet at the end of a batch; MPI: Win.Put, one Flush
+put_quiet       shmem_put from Python, each one completed;             MPI: Win.Put + Flush
+put_core        the C++ put in a loop, one quiet at the end of a batch
+put_quiet_core  the same, each one completed
+limit           P2P: up to 8 bytes a bare store and a fence, above a memcpy into the same mapped
+                memory. PROXY: what another thread that moves the data costs at least: a command
+                handed over (put), a cache line there and back (put_quiet), and a memcpy.
+                From Python an empty call comes on top.
 """
 
 from __future__ import annotations
@@ -18,12 +20,11 @@ from mpi4py import MPI
 
 import railshmem
 from railshmem import _core
-from railshmem.bench.job import Job, address
-from railshmem.bench.measure import Figure, repeat, stand_by, take_turns
-from railshmem.bench.report import Result
+from railshmem.bench.job import Job, Rival, address
+from railshmem.bench.measure import HAND_OVERS, Batch, Figure, repeat, take_turns
+from railshmem.bench.report import Result, result_of, size_text
 
-# Per sample, so that starting the other thread does not count.
-HAND_OVERS = 200
+SHMEM = {"put_core shmem": "put", "put_quiet_core shmem": "put_quiet"}
 
 
 def run(job: Job, sizes: Sequence[int], rounds: int) -> list[Result]:
@@ -32,86 +33,63 @@ def run(job: Job, sizes: Sequence[int], rounds: int) -> list[Result]:
     dest = job.heap_array(largest)
     source = job.heap_array(largest)
     source[:] = np.arange(largest, dtype=np.uint64).astype(np.uint8)
-    window = MPI.Win.Allocate(largest, 1, comm=job.comm)
-    window.Lock_all(MPI.MODE_NOCHECK)
-    stand_by(job.comm)
     results: list[Result] = []
-    if job.me == 0:
-        for transport, pe in job.peers_of_pe_0().items():
+    with job.openshmem_for(largest) as shmem, job.window(largest) as window:
+        for transport, pe in job.contests_of_pe_0():
             for size in sizes:
-                figures = _measure(job, window, dest[:size], source[:size], pe, rounds)
+                figures = take_turns(
+                    _contestants(job, window, shmem, dest[:size], source[:size], pe),
+                    rounds,
+                    HAND_OVERS,
+                    what=f"put {size_text(size)} {transport}",
+                )
                 results += _results(transport, size, figures)
-    stand_by(job.comm)
-    window.Unlock_all()
-    window.Free()
     return results
 
 
-def _measure(
-    job: Job, window: MPI.Win, dest: np.ndarray, source: np.ndarray, pe: int, rounds: int
-) -> dict[str, Figure]:
-    size = source.nbytes
-    private = np.array(source)  # MPI sends from ordinary memory
-    message = [private, size, MPI.BYTE]
-
-    def put() -> None:
-        railshmem.shmem_put(dest, source, pe)
+def _contestants(
+    job: Job, window: MPI.Win, shmem: Rival, dest: np.ndarray, source: np.ndarray, pe: int
+) -> dict[str, Batch]:
+    message = [np.array(source), source.nbytes, MPI.BYTE]  # MPI sends from ordinary memory
 
     def put_quiet() -> None:
         railshmem.shmem_put(dest, source, pe)
         railshmem.shmem_quiet()
 
-    def rival() -> None:
-        window.Put(message, pe, 0)
-
-    def rival_flush() -> None:
+    def put_flush() -> None:
         window.Put(message, pe, 0)
         window.Flush(pe)
 
-    where = (job.runtime, address(dest), address(source), size, pe)
-    return take_turns(
-        {
-            "put": repeat(put, railshmem.shmem_quiet),
-            "put_quiet": repeat(put_quiet),
-            "put_core": partial(_core.bench.put, *where),
-            "put rival": repeat(rival, partial(window.Flush, pe)),
-            "put_quiet rival": repeat(rival_flush),
-            "copy": partial(_core.bench.copy, *where),
-            "ring": _core.bench.ring,
-            "line": _core.bench.pass_line_between_threads,
-        },
-        rounds,
-        {"ring": HAND_OVERS, "line": HAND_OVERS},
-    )
-
-
-def _limits(transport: str, figures: dict[str, Figure]) -> dict[str, float]:
-    copy = figures["copy"].median_us
-    if transport != "PROXY":
-        return {"put": copy, "put_quiet": copy, "put_core": copy}
-    handed_over = max(copy, figures["ring"].median_us)
-    round_trip = copy + 2 * figures["line"].median_us
-    return {"put": handed_over, "put_quiet": round_trip, "put_core": handed_over}
+    where = (job.runtime, address(dest), address(source), source.nbytes, pe)
+    small = source.nbytes <= 8
+    return {
+        "put": repeat(lambda: railshmem.shmem_put(dest, source, pe), railshmem.shmem_quiet),
+        "put mpi": repeat(lambda: window.Put(message, pe, 0), partial(window.Flush, pe)),
+        "put_quiet": repeat(put_quiet),
+        "put_quiet mpi": repeat(put_flush),
+        "put_core": partial(_core.bench.put, *where),
+        "put_quiet_core": partial(_core.bench.put_quiet, *where),
+        "call": repeat(lambda: _core.bench.empty_call(dest, source, pe)),
+        "copy": partial(_core.bench.store_fence, job.runtime, address(dest), pe)
+        if small
+        else partial(_core.bench.copy, *where),
+        "ring": _core.bench.ring,
+        "line": _core.bench.pass_line_between_threads,
+        **shmem.one_sided(SHMEM, source.nbytes),
+    }
 
 
 def _results(transport: str, size: int, figures: dict[str, Figure]) -> list[Result]:
-    rivals = {"put": "Win.Put", "put_quiet": "Win.Put+Flush", "put_core": None}
-    limits = _limits(transport, figures)
-    results = []
-    for bench, rival in rivals.items():
-        ours, limit_us = figures[bench], limits[bench]
-        results.append(
-            Result(
-                bench,
-                ours.median_us,
-                ours.p99_us,
-                transport=transport,
-                bytes=size,
-                gbs=ours.gbs(size),
-                limit_us=limit_us,
-                limit_gbs=size / limit_us / 1e3,
-                rival=rival,
-                rival_us=figures[f"{bench} rival"].median_us if rival else None,
-            )
-        )
-    return results
+    call, copy = figures["call"].median_us, figures["copy"].median_us
+    batched = completed = copy
+    if transport == "PROXY":
+        batched = max(copy, figures["ring"].median_us)
+        completed = copy + 2 * figures["line"].median_us
+    extra = {"empty_call_us": call}
+    row = partial(result_of, figures, transport=transport, nbytes=size, moves=True)
+    return [
+        row("put", limit_us=call + batched, mpi="Win.Put", extra=extra),
+        row("put_quiet", limit_us=call + completed, mpi="Win.Put+Flush", extra=extra),
+        row("put_core", limit_us=batched),
+        row("put_quiet_core", limit_us=completed),
+    ]
