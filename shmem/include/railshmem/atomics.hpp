@@ -1,4 +1,4 @@
-// Atomics (9.8) on integers of 4 or 8 bytes; fetch, set and swap also on float and double. The
+// Atomics (9.7) on integers of 4 or 8 bytes; fetch, set and swap also on float and double. The
 // ..._nbi forms leave the old value in `*fetch`, which must stay valid until shmem_quiet.
 #pragma once
 

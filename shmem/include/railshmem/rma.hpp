@@ -1,4 +1,4 @@
-// Remote memory access (9.6), also non-blocking (9.7). `dest` of puts and `source` of gets are
+// Remote memory access (9.6), also non-blocking (9.6.2). `dest` of puts and `source` of gets are
 // symmetric.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Signalling (9.9): a put and the word that announces it. Whoever sees the signal sees the data.
+// Signalling (9.8): a put and the word that announces it. Whoever sees the signal sees the data.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ inline void shmem_putmem_signal_nbi(void* dest, const void* source, std::size_t 
 inline uint64_t shmem_signal_fetch(const uint64_t* sig_addr) {
   return signal_fetch(default_runtime(), sig_addr);
 }
-// Returns the value that satisfied the comparison (9.11.15).
+// Returns the value that satisfied the comparison (9.10.15).
 inline uint64_t shmem_signal_wait_until(const uint64_t* sig_addr, device::Compare cmp,
                                         uint64_t cmp_value) {
   return signal_wait_until(default_runtime(), sig_addr, cmp, cmp_value);

@@ -1,4 +1,4 @@
-// Point-to-point synchronisation (9.11): waiting for and testing words of this PE's heap. T is an
+// Point-to-point synchronisation (9.10): waiting for and testing words of this PE's heap. T is an
 // integer of 4 or 8 bytes. Words whose `status` is not 0 are left out; null: none is. The forms
 // that find one or some return SIZE_MAX or 0 where nothing takes part or, for test, compares.
 #pragma once
