@@ -206,7 +206,7 @@ def symmetric_array(
     memory = owner.malloc(count * kind.itemsize, 64)
     if memory.nbytes == 0:
         return np.empty(sizes, kind)
-    return np.frombuffer(memory, np.uint8).view(kind).reshape(sizes)
+    return np.frombuffer(memoryview(memory), np.uint8).view(kind).reshape(sizes)
 
 
 def shmem_free(ptr: SymmetricMemory | NDArray[Any] | None) -> None:

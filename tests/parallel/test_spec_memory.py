@@ -55,7 +55,9 @@ def test_calloc_clears_what_others_left(comm: MPI.Intracomm, shape: str) -> None
         assert clear.ptr == dirty.ptr
         assert clear.nbytes == 4000
         assert not bytes_of(clear).any()
+        rt.free(clear)
         # Whoever is first to leave may put at once: nobody clears it again.
+        clear = rt.calloc(500, 8)
         rt.put(clear, np.full(4000, 7, np.uint8), after(rt))
         rt.barrier_all()
         assert (bytes_of(clear) == 7).all()
