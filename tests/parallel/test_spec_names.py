@@ -45,21 +45,35 @@ def contexts() -> Iterator[list[object]]:
     """The default context by its handle, one of the world and one of a team numbered alike."""
     team = rs.shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, rs.shmem_n_pes())
     made = [rs.shmem_ctx_create(), rs.shmem_team_create_ctx(team)]
-    assert rs.shmem_ctx_get_team(made[0]).pes == team.pes
-    assert rs.shmem_ctx_get_team(made[1]) is team
-    assert rs.shmem_ctx_get_team(SHMEM_CTX_DEFAULT).pes == team.pes
-    assert rs.shmem_ctx_get_team(SHMEM_CTX_INVALID) is None
     yield [SHMEM_CTX_DEFAULT, *made]
     for ctx in made:
         rs.shmem_ctx_destroy(ctx)
-        with pytest.raises(rs.ArgumentError, match="destroyed"):
-            rs.shmem_ctx_quiet(ctx)
     rs.shmem_team_destroy(team)
 
 
 def neighbours() -> tuple[int, int]:
     me, n = rs.shmem_my_pe(), rs.shmem_n_pes()
     return (me + 1) % n, (me - 1) % n
+
+
+# ---- 9.5 ----
+
+
+def test_context_names(comm: MPI.Intracomm, shape: str) -> None:
+    with default_job(comm, shape):
+        team = rs.shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, comm.size)
+        plain = rs.shmem_ctx_create(rs.SHMEM_CTX_PRIVATE)
+        of_team = rs.shmem_team_create_ctx(team, rs.SHMEM_CTX_SERIALIZED)
+        assert rs.shmem_ctx_get_team(plain).pes == team.pes
+        assert rs.shmem_ctx_get_team(of_team) is team
+        assert rs.shmem_ctx_get_team(SHMEM_CTX_DEFAULT).pes == team.pes
+        assert rs.shmem_ctx_get_team(SHMEM_CTX_INVALID) is None
+        for ctx in (plain, of_team):
+            rs.shmem_ctx_destroy(ctx)
+            for call in (rs.shmem_ctx_quiet, rs.shmem_ctx_get_team, rs.shmem_ctx_destroy):
+                with pytest.raises(rs.ArgumentError, match="destroyed"):
+                    call(ctx)
+        rs.shmem_team_destroy(team)
 
 
 # ---- 9.6 ----

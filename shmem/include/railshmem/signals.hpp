@@ -25,10 +25,14 @@ void shmem_put_signal(T* dest, const T* source, std::size_t nelems, uint64_t* si
                       uint64_t signal, AtomicOp sig_op, int pe) {
   shmem_put_signal(SHMEM_CTX_DEFAULT, dest, source, nelems, sig_addr, signal, sig_op, pe);
 }
+template <class C, class = detail::IfContext<C>>
+void shmem_ctx_putmem_signal(const C& ctx, void* dest, const void* source, std::size_t bytes,
+                             uint64_t* sig_addr, uint64_t signal, AtomicOp sig_op, int pe) {
+  detail::context_of(ctx).put_signal(dest, source, bytes, sig_addr, signal, sig_op, pe);
+}
 inline void shmem_putmem_signal(void* dest, const void* source, std::size_t bytes,
                                 uint64_t* sig_addr, uint64_t signal, AtomicOp sig_op, int pe) {
-  detail::context_of(SHMEM_CTX_DEFAULT)
-      .put_signal(dest, source, bytes, sig_addr, signal, sig_op, pe);
+  shmem_ctx_putmem_signal(SHMEM_CTX_DEFAULT, dest, source, bytes, sig_addr, signal, sig_op, pe);
 }
 
 // `source` may change after shmem_quiet.
@@ -43,10 +47,14 @@ void shmem_put_signal_nbi(T* dest, const T* source, std::size_t nelems, uint64_t
                           uint64_t signal, AtomicOp sig_op, int pe) {
   shmem_put_signal_nbi(SHMEM_CTX_DEFAULT, dest, source, nelems, sig_addr, signal, sig_op, pe);
 }
+template <class C, class = detail::IfContext<C>>
+void shmem_ctx_putmem_signal_nbi(const C& ctx, void* dest, const void* source, std::size_t bytes,
+                                 uint64_t* sig_addr, uint64_t signal, AtomicOp sig_op, int pe) {
+  detail::context_of(ctx).put_signal_nbi(dest, source, bytes, sig_addr, signal, sig_op, pe);
+}
 inline void shmem_putmem_signal_nbi(void* dest, const void* source, std::size_t bytes,
                                     uint64_t* sig_addr, uint64_t signal, AtomicOp sig_op, int pe) {
-  detail::context_of(SHMEM_CTX_DEFAULT)
-      .put_signal_nbi(dest, source, bytes, sig_addr, signal, sig_op, pe);
+  shmem_ctx_putmem_signal_nbi(SHMEM_CTX_DEFAULT, dest, source, bytes, sig_addr, signal, sig_op, pe);
 }
 
 // The current value; data put before it is visible.
