@@ -30,6 +30,12 @@ RSH_DEVICE bool fence(const DeviceContext* ctx, Lanes lanes) {
       if (lane.connected == 0 ||
           arch::load_acquire(&lane.completed) >= arch::load_acquire(&lane.posted))
         continue;
+      // What follows to a mapped peer is a store, which no command can hold back: only atomics are
+      // in flight to it, and they are waited for.
+      if (ctx->transport[pe] == Transport::p2p) {
+        if (!quiet_lane(ctx, pe, index)) return false;
+        continue;
+      }
       Command c;
       c.op = CommandOp::fence;
       c.lane = static_cast<uint16_t>(index);

@@ -1,4 +1,4 @@
-// Collectives on numpy arrays (OpenSHMEM 1.5, section 9.10).
+// Collectives on numpy arrays (OpenSHMEM 1.5, section 9.9).
 #include "shmem/api/collectives.hpp"
 
 #include "python/bindings/array_view.hpp"
@@ -170,65 +170,73 @@ void bind_collectives(py::module_& m) {
       "\nCollective over the team; dest and source are symmetric, of one dtype, and do not "
       "overlap. "
       "Raises\n"
-      "ArgumentError, on every member where the arguments differ. OpenSHMEM 1.5, section 9.10.";
-  const auto doc = [](const char* text) { return std::string(text) + kAll; };
+      "ArgumentError, on every member where the arguments differ. OpenSHMEM 1.5, section 9.9.";
+  const auto doc = [](const std::string& what, int section) {
+    return text(what, kAll, section, ".");
+  };
   bind_job_operation(
       m, "barrier_all", barrier_all,
       "Collective: quiet on the default context, then waits for every PE. Raises ArgumentError on "
       "all PEs\n"
-      "where they are in different collective calls. OpenSHMEM 1.5, section 9.10.1.");
+      "where they are in different collective calls. OpenSHMEM 1.5, section 9.9.1.");
   bind_job_operation(
       m, "sync_all", sync_all,
-      "Collective: waits for every PE, without quiet. OpenSHMEM 1.5, section 9.10.4.");
+      "Collective: waits for every PE, without quiet. OpenSHMEM 1.5, section 9.9.4.");
   bind_job_operation(m, "team_sync", sync_of_team, team,
                      "Collective over the team: waits for every member, without quiet. OpenSHMEM "
-                     "1.5, section 9.10.3.");
-  bind_job_operation(m, "sync", sync_of_team, team, "shmem_team_sync by its other name.");
+                     "1.5, section 9.9.3.");
+  bind_job_operation(m, "sync", sync_of_team, team,
+                     "shmem_team_sync by its other name. OpenSHMEM 1.5, section 9.9.3.");
   bind_job_operation(
       m, "broadcast", broadcast_arrays, team, dest, source, py::arg("PE_root"), py::kw_only(),
       nelems,
       doc("dest = the first `nelems` elements (default: all) of source of member PE_root, also "
-          "there.")
+          "there.",
+          7)
           .c_str());
   bind_job_operation(m, "fcollect", fcollect_arrays, team, dest, source, py::kw_only(), nelems,
                      doc("dest [n_pes * nelems] = the first `nelems` elements (default: all) of "
-                         "every source, in team order.")
+                         "every source, in team order.",
+                         8)
                          .c_str());
   bind_job_operation(
       m, "collect", collect_arrays, team, dest, source, py::kw_only(), nelems,
       doc("shmem_fcollect where `nelems` may differ from member to member. Raises ArgumentError on "
           "every\n"
-          "member where some dest has no room for all.")
+          "member where some dest has no room for all.",
+          8)
           .c_str());
   bind_job_operation(m, "alltoall", alltoall_arrays, team, dest, source, py::kw_only(), nelems,
                      doc("Block j of member i goes to block i of member j; blocks have `nelems` "
                          "elements (default: "
                          "all\n"
-                         "of source divided by the members).")
+                         "of source divided by the members).",
+                         5)
                          .c_str());
   bind_job_operation(m, "alltoalls", alltoalls_arrays, team, dest, source, py::arg("dst"),
                      py::arg("sst"), py::arg("nelems"),
                      doc("shmem_alltoall of elements that lie `sst` apart in source and `dst` "
-                         "apart in dest.")
+                         "apart in dest.",
+                         6)
                          .c_str());
   auto runtime = py::reinterpret_borrow<RuntimeClass>(m.attr("Runtime"));
   for (const Reduce& row : kReductions) {
     const auto nreduce = py::arg("nreduce") = py::none();
-    const std::string text = doc((std::string("dest[i] = over all members' source[i], ") + row.doc +
-                                  " dest may be source. The same\nbits on every member.")
-                                     .c_str());
+    const std::string meaning = doc(text("dest[i] = over all members' source[i], ", row.doc,
+                                         " dest may be source. The same\nbits on every member."),
+                                    9);
     runtime.def(
         row.name,
         [&row](Runtime& self, py::handle on, py::handle to, py::handle from, py::handle count) {
           reduce_arrays(self, row, on, to, from, count);
         },
-        team, dest, source, py::kw_only(), nreduce, text.c_str());
+        team, dest, source, py::kw_only(), nreduce, meaning.c_str());
     m.def(
         name_of(row.op),
         [&row](py::handle on, py::handle to, py::handle from, py::handle count) {
           reduce_arrays(default_runtime(), row, on, to, from, count);
         },
-        team, dest, source, py::kw_only(), nreduce, text.c_str());
+        team, dest, source, py::kw_only(), nreduce, meaning.c_str());
   }
 }
 

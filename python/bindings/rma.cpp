@@ -1,4 +1,4 @@
-// Puts, gets, signals and order on numpy arrays (OpenSHMEM 1.5, sections 9.6, 9.7, 9.9, 9.12).
+// Puts, gets, signals and order on numpy arrays (OpenSHMEM 1.5, sections 9.6, 9.8, 9.11).
 #include "python/bindings/array_view.hpp"
 
 namespace railshmem::python {
@@ -163,57 +163,57 @@ void bind_rma(py::module_& m) {
       "`dest`\n"
       "on PE `pe`. Returns when `source` may be reused; the data is visible there after "
       "shmem_quiet or\n"
-      "a barrier. Raises ArgumentError before anything moves. OpenSHMEM 1.5, section 9.6.1.");
+      "a barrier. Raises ArgumentError before anything moves. OpenSHMEM 1.5, section 9.6.1.1.");
   bind_context_operation(
       m, "put_nbi", put_nbi, dest, source, pe, py::kw_only(), nelems,
       "shmem_put that does not wait: `source`, where it lies in the symmetric heap, must stay as "
       "it is\n"
-      "until shmem_quiet. OpenSHMEM 1.5, section 9.7.1.");
+      "until shmem_quiet. OpenSHMEM 1.5, section 9.6.2.1.");
   bind_context_operation(
       m, "get", get, dest, source, pe, py::kw_only(), nelems,
       "Copies `nelems` elements (default: all of dest) from the symmetric `source` on PE `pe` to "
       "local\n"
-      "`dest`; returns when they are there. OpenSHMEM 1.5, section 9.6.4.");
+      "`dest`; returns when they are there. OpenSHMEM 1.5, section 9.6.1.4.");
   bind_context_operation(
       m, "get_nbi", get_nbi, dest, source, pe, py::kw_only(), nelems,
-      "shmem_get whose `dest` holds the data after shmem_quiet. OpenSHMEM 1.5, section 9.7.2.");
+      "shmem_get whose `dest` holds the data after shmem_quiet. OpenSHMEM 1.5, section 9.6.2.2.");
   bind_context_operation(m, "p", p, dest, py::arg("value"), pe,
                          "dest[0] on PE `pe` = value, of dest's dtype; complete like shmem_put.\n"
-                         "OpenSHMEM 1.5, section 9.6.2.");
+                         "OpenSHMEM 1.5, section 9.6.1.2.");
   bind_context_operation(m, "g", g, source, pe,
                          "Returns source[0] of PE `pe`, a scalar of source's dtype. OpenSHMEM "
-                         "1.5, section 9.6.5.");
+                         "1.5, section 9.6.1.5.");
   bind_context_operation(
       m, "iput", iput, dest, source, py::arg("dst"), py::arg("sst"), py::arg("nelems"), pe,
       "shmem_put of `nelems` elements that lie `sst` elements apart in source, to places `dst` "
       "elements\n"
-      "apart in dest. OpenSHMEM 1.5, section 9.6.3.");
+      "apart in dest. OpenSHMEM 1.5, section 9.6.1.3.");
   bind_context_operation(
       m, "iget", iget, dest, source, py::arg("dst"), py::arg("sst"), py::arg("nelems"), pe,
       "shmem_get of `nelems` elements that lie `sst` elements apart in source, to places `dst` "
       "elements\n"
-      "apart in dest. OpenSHMEM 1.5, section 9.6.6.");
+      "apart in dest. OpenSHMEM 1.5, section 9.6.1.6.");
   bind_context_operation(
       m, "put_signal", put_signal, dest, source, py::arg("sig_addr"), py::arg("signal"),
       py::arg("sig_op"), pe, py::kw_only(), nelems,
       "shmem_put, then the uint64 at `sig_addr` on PE `pe` is set to `signal` "
       "(SHMEM_SIGNAL_SET) or\n"
       "raised by it (SHMEM_SIGNAL_ADD): whoever sees the signal sees the data. OpenSHMEM 1.5, "
-      "section 9.9.1.");
+      "section 9.8.3.");
   bind_context_operation(
       m, "put_signal_nbi", put_signal_nbi, dest, source, py::arg("sig_addr"), py::arg("signal"),
       py::arg("sig_op"), pe, py::kw_only(), nelems,
       "shmem_put_signal that does not wait: `source` like that of shmem_put_nbi. OpenSHMEM 1.5, "
-      "section 9.9.2.");
+      "section 9.8.4.");
   bind_context_operation(
       m, "fence", fence,
       "Puts, signals and atomics to each PE before the fence take effect there before later "
       "ones.\n"
-      "OpenSHMEM 1.5, section 9.12.1.");
+      "OpenSHMEM 1.5, section 9.11.1.");
   bind_context_operation(
       m, "quiet", quiet,
       "Returns when everything posted on this context is complete and visible at its targets.\n"
-      "OpenSHMEM 1.5, section 9.12.2.");
+      "OpenSHMEM 1.5, section 9.11.2.");
 }
 
 }  // namespace railshmem::python

@@ -1,4 +1,4 @@
-// Waiting for and testing words of this PE's heap, and locks (OpenSHMEM 1.5, sections 9.11, 9.13).
+// Waiting for and testing words of this PE's heap, and locks (OpenSHMEM 1.5, sections 9.10, 9.12).
 #include "shmem/api/waits.hpp"
 
 #include <pybind11/numpy.h>
@@ -218,60 +218,60 @@ void bind_waits(py::module_& m) {
       "Waits until the local symmetric ivar[0] compares with cmp_value; returns the value seen. "
       "Raises\n"
       "WaitTimeout after RAILSHMEM_TIMEOUT_S, saying what was expected and seen. OpenSHMEM 1.5, "
-      "section 9.11.1.");
+      "section 9.10.1.");
   bind_job_operation(m, "test", test_one, ivar, cmp, py::arg("cmp_value"),
                      "True when the local symmetric ivar[0] compares with cmp_value. OpenSHMEM "
-                     "1.5, section 9.11.8.");
+                     "1.5, section 9.10.8.");
   bind_job_operation(m, "signal_fetch", signal_fetch_word, py::arg("sig_addr"),
                      "Returns the local signal; data put before it is visible. OpenSHMEM 1.5, "
-                     "section 9.9.3.");
+                     "section 9.8.5.");
   bind_job_operation(
       m, "signal_wait_until", signal_wait, py::arg("sig_addr"), cmp, py::arg("cmp_value"),
-      "shmem_wait_until for a signal word (uint64). OpenSHMEM 1.5, section 9.11.15.");
+      "shmem_wait_until for a signal word (uint64). OpenSHMEM 1.5, section 9.10.15.");
 
   static constexpr const char* kMany =
       "\n`ivars`: local symmetric integers of 32 or 64 bits. Those whose `status` is not 0 are "
-      "left "
-      "out;\n"
+      "left out;\n"
       "None: none is. Raises WaitTimeout naming a word, what was expected and seen. OpenSHMEM 1.5, "
-      "section 9.11.";
-  const auto define = [&](const std::string& name, const auto& plain, const auto& vector,
-                          const std::string& doc) {
+      "section 9.10.";
+  // `section`: of the plain form; the vector form's is three further on.
+  const auto define = [&](const std::string& name, int section, const auto& plain,
+                          const auto& vector, const std::string& doc) {
     const auto ivars = py::arg("ivars");
     const auto status = py::arg("status");
     bind_job_operation(m, name, plain, ivars, status, cmp, py::arg("cmp_value"),
-                       (doc + " one value, cmp_value." + kMany).c_str());
+                       text(doc, " one value, cmp_value.", kMany, section, ".").c_str());
     bind_job_operation(m, name + "_vector", vector, ivars, status, cmp, py::arg("cmp_values"),
-                       (doc + " its own value of cmp_values." + kMany).c_str());
+                       text(doc, " its own value of cmp_values.", kMany, section + 3, ".").c_str());
   };
-  define("wait_until_all", wait_all<false>, wait_all<true>,
+  define("wait_until_all", 2, wait_all<false>, wait_all<true>,
          "Waits until every word has compared with");
-  define("wait_until_any", wait_any<false>, wait_any<true>,
+  define("wait_until_any", 3, wait_any<false>, wait_any<true>,
          "Waits until some word compares and returns its index; None where none takes part. Words "
          "take\n"
          "turns, so that none is passed over for ever. Each is compared with");
-  define("wait_until_some", wait_some<false>, wait_some<true>,
+  define("wait_until_some", 4, wait_some<false>, wait_some<true>,
          "Waits until some word compares and returns the indices [k] of all that do, int64; empty "
          "where\n"
          "none takes part. Each is compared with");
-  define("test_all", test_every<false>, test_every<true>, "True when every word compares with");
-  define("test_any", test_for_any<false>, test_for_any<true>,
+  define("test_all", 9, test_every<false>, test_every<true>, "True when every word compares with");
+  define("test_any", 10, test_for_any<false>, test_for_any<true>,
          "Returns the index of a word that compares, or None. Each is compared with");
-  define("test_some", test_for_some<false>, test_for_some<true>,
+  define("test_some", 11, test_for_some<false>, test_for_some<true>,
          "Returns the indices [k], int64, of all words that compare. Each is compared with");
 
   const auto lock = py::arg("lock");
   bind_job_operation(m, "set_lock", set_lock_word, lock,
                      "Waits for its turn to hold the lock: a symmetric int64 array whose first "
                      "word starts as 0.\n"
-                     "OpenSHMEM 1.5, section 9.13.1.");
+                     "OpenSHMEM 1.5, section 9.12.1.");
   bind_job_operation(m, "clear_lock", clear_lock_word, lock,
                      "Completes what this PE posted on the default context, then lets the next PE "
                      "have the lock.\n"
-                     "OpenSHMEM 1.5, section 9.13.1.");
+                     "OpenSHMEM 1.5, section 9.12.1.");
   bind_job_operation(m, "test_lock", test_lock_word, lock,
                      "Takes the lock if it is free. Returns 0 when it is now this PE's, else 1. "
-                     "OpenSHMEM 1.5, section 9.13.1.");
+                     "OpenSHMEM 1.5, section 9.12.1.");
 }
 
 }  // namespace railshmem::python

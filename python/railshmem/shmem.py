@@ -199,12 +199,12 @@ def shmem_finalize() -> None:
 
 
 def shmem_my_pe() -> int:
-    """This PE's number, 0 to shmem_n_pes() - 1."""
+    """This PE's number, 0 to shmem_n_pes() - 1. OpenSHMEM 1.5, section 9.1.2."""
     return runtime().my_pe
 
 
 def shmem_n_pes() -> int:
-    """The number of PEs in the job."""
+    """The number of PEs in the job. OpenSHMEM 1.5, section 9.1.3."""
     return runtime().n_pes
 
 
@@ -316,11 +316,14 @@ def symmetric_array(
     memory = owner.malloc(count * kind.itemsize, 64)
     if memory.nbytes == 0:
         return np.empty(sizes, kind)
-    return np.frombuffer(memory, np.uint8).view(kind).reshape(sizes)
+    return np.frombuffer(memoryview(memory), np.uint8).view(kind).reshape(sizes)
 
 
 def shmem_free(ptr: SymmetricMemory | NDArray[Any] | None) -> None:
-    """Collective: frees what shmem_malloc or shmem_array returned; None is allowed."""
+    """Collective: frees what shmem_malloc or shmem_array returned; None is allowed.
+
+    OpenSHMEM 1.5, section 9.3.1.
+    """
     runtime().free(ptr)
 
 

@@ -1,4 +1,4 @@
-// Collectives on teams (OpenSHMEM 1.5, section 9.10). All members call the same one with the same
+// Collectives on teams (OpenSHMEM 1.5, section 9.9). All members call the same one with the same
 // arguments; dest and source are symmetric, apart from each other or, for reductions, the same.
 // Every collective begins with a meeting that compares the arguments (Error(argument) on every
 // member where they differ) and shows that everybody's dest may be written; it returns when this

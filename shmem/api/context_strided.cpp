@@ -1,4 +1,4 @@
-// Strided puts and gets of a context (OpenSHMEM 1.5, sections 9.6.3 and 9.6.6).
+// Strided puts and gets of a context (OpenSHMEM 1.5, sections 9.6.1.3 and 9.6.1.6).
 #include <cstring>
 #include <vector>
 

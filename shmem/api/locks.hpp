@@ -1,4 +1,4 @@
-// Distributed locks (OpenSHMEM 1.5, section 9.13): a symmetric 64-bit word that starts as 0. PEs
+// Distributed locks (OpenSHMEM 1.5, section 9.12): a symmetric 64-bit word that starts as 0. PEs
 // that wait form a queue and are served in order; each waits on its own copy of the word.
 #pragma once
 

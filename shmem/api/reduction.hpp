@@ -1,4 +1,4 @@
-// Element types and operations of reductions (OpenSHMEM 1.5, section 9.10.9).
+// Element types and operations of reductions (OpenSHMEM 1.5, section 9.9.9).
 #pragma once
 
 #include <complex>

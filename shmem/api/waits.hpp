@@ -1,4 +1,4 @@
-// Waiting for and testing words of this PE's heap that others change (OpenSHMEM 1.5, section 9.11).
+// Waiting for and testing words of this PE's heap that others change (OpenSHMEM 1.5, section 9.10).
 // T is an integer of 4 or 8 bytes. Where `status` is given, words whose status is not 0 are left
 // out. What is left out, or nothing at all, satisfies `all` at once; `any` and `some` then find
 // nothing. Throws Error(argument) before it waits, else what ended the wait: Error(timeout) says

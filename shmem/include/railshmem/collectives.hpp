@@ -1,4 +1,4 @@
-// Collectives (9.10). All members of the team call the same one with the same arguments; dest and
+// Collectives (9.9). All members of the team call the same one with the same arguments; dest and
 // source are symmetric. Sizes are in elements, of ...mem forms in bytes. Return 0.
 #pragma once
 

@@ -16,11 +16,11 @@ constexpr long SHMEM_CTX_SERIALIZED = 1;
 constexpr long SHMEM_CTX_PRIVATE = 2;
 constexpr long SHMEM_CTX_NOSTORE = 4;
 
-const shmem_ctx_t SHMEM_CTX_INVALID;
+inline const shmem_ctx_t SHMEM_CTX_INVALID;
 
 // Stands for the context that exists from shmem_init to shmem_finalize.
 struct DefaultContext {};
-constexpr DefaultContext SHMEM_CTX_DEFAULT;
+inline constexpr DefaultContext SHMEM_CTX_DEFAULT;
 
 namespace detail {
 inline Context& context_of(DefaultContext) {

@@ -1,4 +1,4 @@
-// Distributed locks (9.13): a symmetric long that starts as 0.
+// Distributed locks (9.12): a symmetric long that starts as 0.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Memory ordering (9.12).
+// Memory ordering (9.11).
 #pragma once
 
 #include "shmem/include/railshmem/contexts.hpp"

@@ -1,10 +1,11 @@
-// Remote memory access (9.6), also non-blocking (9.7). `dest` of puts and `source` of gets are
+// Remote memory access (9.6), also non-blocking (9.6.2). `dest` of puts and `source` of gets are
 // symmetric.
 #pragma once
 
 #include <cstddef>
 
 #include "shmem/include/railshmem/contexts.hpp"
+#include "shmem/include/railshmem/deduction.hpp"
 
 namespace railshmem {
 
@@ -26,11 +27,11 @@ inline void shmem_putmem(void* dest, const void* source, std::size_t bytes, int 
   shmem_ctx_putmem(SHMEM_CTX_DEFAULT, dest, source, bytes, pe);
 }
 template <class C, class T, class = detail::IfContext<C>>
-void shmem_p(const C& ctx, T* dest, T value, int pe) {
+void shmem_p(const C& ctx, T* dest, detail::Given<T> value, int pe) {
   detail::context_of(ctx).put(dest, &value, sizeof value, pe);
 }
 template <class T>
-void shmem_p(T* dest, T value, int pe) {
+void shmem_p(T* dest, detail::Given<T> value, int pe) {
   shmem_p(SHMEM_CTX_DEFAULT, dest, value, pe);
 }
 // Elements `dst` and `sst` elements apart.

@@ -1,7 +1,8 @@
 // The OpenSHMEM operations in C++ by their names in the specification (1.5), on the default
-// runtime. Typed operations are templates: sizes are in elements; ...mem forms count bytes. Every
-// function throws railshmem::Error: of kind argument before anything moves, else with what ended a
-// wait. Operations that take a context come in two forms: without one they use the default context.
+// runtime. Typed operations are templates, and have C's names, too (typed.hpp): sizes are in
+// elements; ...mem forms count bytes. Every function throws railshmem::Error: of kind argument
+// before anything moves, else with what ended a wait. Operations that take a context come in two
+// forms: without one they use the default context.
 #pragma once
 
 #include "shmem/include/railshmem/atomics.hpp"
@@ -14,4 +15,5 @@
 #include "shmem/include/railshmem/setup.hpp"
 #include "shmem/include/railshmem/signals.hpp"
 #include "shmem/include/railshmem/teams.hpp"
+#include "shmem/include/railshmem/typed.hpp"
 #include "shmem/include/railshmem/waits.hpp"

@@ -20,10 +20,10 @@ struct PredefinedTeam {
   operator shmem_team_t() const { return default_runtime().teams().predefined(Which); }
 };
 // All PEs; the PEs whose memory is mapped here; the PEs of this host (an extension).
-constexpr PredefinedTeam<Teams::kWorld> SHMEM_TEAM_WORLD;
-constexpr PredefinedTeam<Teams::kShared> SHMEM_TEAM_SHARED;
-constexpr PredefinedTeam<Teams::kNode> SHMEM_TEAM_NODE;
-const shmem_team_t SHMEM_TEAM_INVALID;
+inline constexpr PredefinedTeam<Teams::kWorld> SHMEM_TEAM_WORLD;
+inline constexpr PredefinedTeam<Teams::kShared> SHMEM_TEAM_SHARED;
+inline constexpr PredefinedTeam<Teams::kNode> SHMEM_TEAM_NODE;
+inline const shmem_team_t SHMEM_TEAM_INVALID;
 
 namespace detail {
 inline Team& team_of(const char* call, const shmem_team_t& team) {
