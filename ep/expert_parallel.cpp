@@ -162,10 +162,12 @@ void ExpertParallel::launch(const char* call, const Slot& slot, int64_t blocks,
 
 void ExpertParallel::raise_if_refused(const char* call, const Slot& slot) const {
   const device::ep::Refusal& refusal = slot.routing.refusal();
-  if (refusal.pe >= 0)
-    fail(ErrorKind::argument, who(call), "PE ", refusal.pe, " would receive ", refusal.rows,
-         " rows, more than it has room for: ", refusal.room,
-         " (max_received, or the arrays given as out)");
+  if (refusal.pe < 0) return;
+  const auto declared = static_cast<uint64_t>(config_.received(runtime_->n_pes()));
+  const std::string room = refusal.room == declared ? text("max_received=", declared)
+                                                    : text("the ", refusal.room, " of its out");
+  fail(ErrorKind::argument, who(call), "PE ", refusal.pe, " would receive ", refusal.rows,
+       " rows, more than ", room);
 }
 
 // A refusal in another node reaches this PE behind the rows that it sent there.

@@ -292,7 +292,7 @@ TEST_CASE(
           exchange.combine(got.tokens, got.handle, {out.data(), 2, config.hidden, ep::Type::fp32});
         };
         if (round % 2 == 0) {
-          CHECK(says(refusal_of(both), "PE 2 would receive 8 rows, more than it has room for: 4"));
+          CHECK(says(refusal_of(both), "PE 2 would receive 8 rows, more than max_received=4"));
         } else {
           both();
           CHECK(out == tokens);

@@ -367,7 +367,14 @@ def test_rows_beyond_max_received_are_an_error_everywhere(comm: MPI.Intracomm, n
 
 
 BAD_SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
-    "experts": (r"experts=\d+ cannot be split evenly over \d PEs", {"experts": 4 * 3 * 5 + 1}),
+    "experts": (r"experts=0: expected from 1 to", {"experts": 0}),
+    "layout": (r"layout by-expert is not one of contiguous, expert-major", {"layout": "by-expert"}),
+    "alignment": (r"alignment=16 is for layout=expert-major", {"alignment": 16}),
+    "no alignment": (
+        r"alignment=0: expected from 1",
+        {"layout": "expert-major", "alignment": 0},
+    ),
+    "handles": (r"handles=0: expected from 1", {"handles": 0}),
     "topk": (r"topk=0: expected from 1 to", {"topk": 0}),
     "row": (r"has 510 bytes: expected a multiple of 16", {"hidden": 255}),
     "dtype": (r"dtype float64 is not one of bfloat16, float16, float32", {"dtype": np.float64}),
