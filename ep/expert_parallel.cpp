@@ -118,11 +118,10 @@ void ExpertParallel::require_phase(const char* call, const Slot& slot, Phase pha
 
 // ---- checks ------------------------------------------------------------------------------------
 
-void ExpertParallel::check_input(const char* name, const Matrix& matrix) const {
-  for (const auto& slot : slots_)
-    if (slot->buffers.receives_into(matrix.data, matrix.bytes()))
-      fail(ErrorKind::argument, who("dispatch"), name,
-           " lie in the buffers that a dispatch delivers into; pass a copy");
+void ExpertParallel::check_input(const Slot& slot, const char* name, const Matrix& matrix) const {
+  if (slot.buffers.receives_into(matrix.data, matrix.bytes()))
+    fail(ErrorKind::argument, who("dispatch"), name,
+         " lie in the buffers that this dispatch delivers into; pass a copy, or use more handles");
 }
 
 // Returns the rows that this PE has room for.
@@ -184,12 +183,13 @@ void ExpertParallel::learn_refusals(const char* call, Slot& slot) {
 
 Handle ExpertParallel::dispatch_send(const Batch& batch, const Outputs& out) {
   require_usable("dispatch");
-  check_input("tokens", batch.tokens);
-  check_input("weights", batch.weights);
-  if (batch.scales) check_input("scales", *batch.scales);
-  const int64_t room = check_outputs(out);
   const std::size_t index = oldest_slot();
-  slots_[index]->routing.load(who("dispatch"), config_, batch);
+  Slot& slot = *slots_[index];
+  check_input(slot, "tokens", batch.tokens);
+  check_input(slot, "weights", batch.weights);
+  if (batch.scales) check_input(slot, "scales", *batch.scales);
+  const int64_t room = check_outputs(out);
+  slot.routing.load(who("dispatch"), config_, batch);
   return send(index, false, out, room);
 }
 
@@ -197,8 +197,8 @@ Handle ExpertParallel::dispatch_send(const Matrix& tokens, const std::optional<M
                                      const Handle& known, const Outputs& out) {
   Slot& slot = slot_of("dispatch", known);
   if (slot.phase != Phase::combined) require_phase("dispatch", slot, Phase::received);
-  check_input("tokens", tokens);
-  if (scales) check_input("scales", *scales);
+  check_input(slot, "tokens", tokens);
+  if (scales) check_input(slot, "scales", *scales);
   const int64_t room = check_outputs(out);
   if (known.rows > room)
     fail(ErrorKind::argument, who("dispatch"), "out has room for ", room, " rows, but ", known.rows,

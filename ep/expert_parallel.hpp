@@ -102,7 +102,7 @@ class ExpertParallel {
   std::size_t oldest_slot() const;
   Slot& slot_of(const char* call, const Handle& handle) const;
   void require_phase(const char* call, const Slot& slot, Phase phase) const;
-  void check_input(const char* name, const Matrix& matrix) const;
+  void check_input(const Slot& slot, const char* name, const Matrix& matrix) const;
   int64_t check_outputs(const Outputs& out) const;
   void check_out(const char* call, const Handle& handle, const Matrix& out) const;
   std::string who(const char* call) const;

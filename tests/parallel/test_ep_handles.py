@@ -68,6 +68,30 @@ def test_layers_there_and_back_in_reverse_order(comm: MPI.Intracomm, nodes: str)
                 layer.combine(back, results, gradients[me])
 
 
+@pytest.mark.parametrize("nodes", NODES)
+def test_received_rows_go_on_to_the_next_layer(comm: MPI.Intracomm, nodes: str) -> None:
+    """They may be sent as they lie in the buffers of one handle into those of the other."""
+    with job(comm, settings_of(nodes, comm.size)) as rt:
+        me, n_pes = rt.my_pe, rt.n_pes
+        layer = Layer(rt, SHAPES["bf16"]._replace(max_tokens=24 * n_pes), handles=2)
+        batches = layer.batches(1, dict.fromkeys(range(n_pes), 20))
+        got, _ = layer.dispatch(batches)
+        arrived = [reference.arriving(layer.shape, n_pes, pe, batches)[0] for pe in range(n_pes)]
+        counts = {pe: len(batch.tokens) for pe, batch in enumerate(arrived)}
+        onward = [
+            replace(routed, tokens=rows.tokens)
+            for routed, rows in zip(layer.batches(2, counts), arrived, strict=True)
+        ]
+        mine = replace(onward[me], tokens=got.tokens)
+        layer.results(layer.exchange.dispatch(*mine.arrays), onward)
+        if len(got.tokens):
+            with pytest.raises(
+                ArgumentError, match="lie in the buffers that this dispatch delivers"
+            ):
+                layer.exchange.dispatch(*mine.arrays)
+        rt.barrier_all()
+
+
 @pytest.mark.parametrize("handles", [1, 2, 3])
 def test_a_handle_whose_buffers_were_taken_says_so(comm: MPI.Intracomm, handles: int) -> None:
     with job(comm, settings_of("2 nodes", comm.size)) as rt:

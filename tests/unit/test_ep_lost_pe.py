@@ -24,8 +24,8 @@ PLACES = {
     "between the halves of dispatch": (
         "p = e.dispatch_send(tokens, indices, weights)",
         "d = e.dispatch_recv(p); e.combine(d.tokens, d.handle)",
-        # In one node its rows are there, and combine is the first to miss it; in two its node misses
-        # rows that it forwards, and the other node its combine, whichever is faster.
+        # In one node its rows are there, and combine is the first to miss it. In two, its node
+        # misses rows that it forwards, and the other node its combine, whichever is faster.
         {"0": "combine", "2": ""},
     ),
     "before a dispatch by a known routing": (
