@@ -25,8 +25,8 @@ RSH_DEVICE float float_of(uint32_t bits) {
   return value;
 }
 
-// One of two words, without a branch that a compiler could keep: -1 in `mask` takes the first, 0 the
-// second. Comparisons of signed words are what every vector unit has.
+// One of two words, without a branch that a compiler could keep: -1 in `mask` takes the first, 0
+// the second. Comparisons of signed words are what every vector unit has.
 RSH_DEVICE uint32_t choose(int32_t mask, uint32_t first, uint32_t second) {
   const auto bits = static_cast<uint32_t>(mask);
   return (first & bits) | (second & ~bits);
