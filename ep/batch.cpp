@@ -1,5 +1,7 @@
 #include "ep/batch.hpp"
 
+#include <algorithm>
+
 #include "shmem/base/error.hpp"
 
 namespace railshmem::ep {
@@ -18,15 +20,15 @@ void copy_ids(const std::string& who, const Config& config, const Matrix& indice
   }
 }
 
-void check_scales(const std::string& who, const Config& config, const Batch& batch) {
-  if (batch.scales && !is_fp8(config.dtype))
+void check_scales(const std::string& who, const Config& config, const std::optional<Matrix>& scales,
+                  int64_t rows) {
+  if (scales && !is_fp8(config.dtype))
     fail(ErrorKind::argument, who, "scales are given, but dtype=", name_of(config.dtype),
          " has none");
-  if (!batch.scales && is_fp8(config.dtype))
+  if (!scales && is_fp8(config.dtype))
     fail(ErrorKind::argument, who, "dtype=", name_of(config.dtype), " needs scales of shape [",
-         batch.tokens.rows, ", ", config.scales(), "]");
-  if (batch.scales)
-    check_matrix(who, "scales", *batch.scales, batch.tokens.rows, config.scales(), Type::fp32);
+         rows, ", ", config.scales(), "]");
+  if (scales) check_matrix(who, "scales", *scales, rows, config.scales(), Type::fp32);
 }
 
 }  // namespace
@@ -47,11 +49,37 @@ void check_batch(const std::string& who, const Config& config, const Batch& batc
   const bool narrow = batch.indices.type == Type::int32;
   check_matrix(who, "indices", batch.indices, rows, config.topk,
                narrow ? Type::int32 : Type::int64);
-  check_scales(who, config, batch);
+  check_scales(who, config, batch.scales, rows);
   if (narrow)
     copy_ids<int32_t>(who, config, batch.indices, ids);
   else
     copy_ids<int64_t>(who, config, batch.indices, ids);
+}
+
+void check_known(const std::string& who, const Config& config, const Matrix& tokens,
+                 const std::optional<Matrix>& scales, int64_t rows) {
+  if (tokens.rows != rows)
+    fail(ErrorKind::argument, who, tokens.rows, " tokens, but the handle is of ", rows);
+  check_matrix(who, "tokens", tokens, rows, config.hidden, config.dtype);
+  check_scales(who, config, scales, rows);
+}
+
+int64_t check_outputs(const std::string& who, const Config& config, const Outputs& out,
+                      int64_t room) {
+  const auto check = [&](const char* name, const std::optional<Matrix>& given, int64_t columns,
+                         Type type) {
+    if (!given) return;
+    check_matrix(who, name, *given, given->rows, columns, type);
+    room = std::min(room, given->rows);
+  };
+  check("out.tokens", out.tokens, config.hidden, config.dtype);
+  check("out.weights", out.weights, config.routing_columns(), Type::fp32);
+  check("out.indices", out.indices, config.routing_columns(), Type::int64);
+  if (out.scales && !is_fp8(config.dtype))
+    fail(ErrorKind::argument, who, "out.scales is given, but dtype=", name_of(config.dtype),
+         " has none");
+  check("out.scales", out.scales, config.scales(), Type::fp32);
+  return room;
 }
 
 }  // namespace railshmem::ep

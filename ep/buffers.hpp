@@ -1,4 +1,5 @@
-// The symmetric memory of an ExpertParallel: one block, carved into what the kernels use.
+// The symmetric memory of one handle of an ExpertParallel: one block, carved into what the kernels
+// use.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +27,13 @@ class SymmetricBuffers {
   const device::ep::Buffers& view() const { return view_; }
   // True when some of [address, address + bytes) will be overwritten by a dispatch.
   bool receives_into(const void* address, uint64_t bytes) const;
+  // True when some of them lie in these buffers at all.
+  bool holds(const void* address, uint64_t bytes) const;
 
  private:
   std::shared_ptr<Runtime> runtime_;
   void* block_ = nullptr;
+  uint64_t bytes_ = 0;
   uint64_t received_bytes_ = 0;  // from the start of the block
   device::ep::Buffers view_;
 };

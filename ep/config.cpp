@@ -1,5 +1,7 @@
 #include "ep/config.hpp"
 
+#include <algorithm>
+
 #include "shmem/base/error.hpp"
 
 namespace railshmem::ep {
@@ -30,6 +32,18 @@ void check_range(const char* name, int64_t value, int64_t low, int64_t high) {
          high - 1);
 }
 
+// The rows that all PEs together can send to one, or INT64_MAX where that is more.
+int64_t most_received(const Config& config, int n_pes) {
+  const int64_t tokens = config.max_tokens * n_pes;
+  if (!config.by_expert()) return tokens;
+  const int64_t experts = config.most_experts(n_pes);
+  int64_t rows = 0, filling = 0;
+  const bool fits = !__builtin_mul_overflow(tokens, std::min(config.topk, experts), &rows) &&
+                    !__builtin_mul_overflow(experts, config.alignment - 1, &filling) &&
+                    !__builtin_add_overflow(rows, filling, &rows);
+  return fits ? rows : INT64_MAX;
+}
+
 void check_row(const char* name, Type type, uint64_t bytes) {
   if (bytes % 16 != 0)
     fail(ErrorKind::argument, "ExpertParallel: a row of ", name, "=", name_of(type), " has ", bytes,
@@ -45,6 +59,16 @@ uint64_t bytes_of(Type type) {
   return info_of(type).bytes;
 }
 
+const char* name_of(Layout layout) {
+  return layout == Layout::contiguous ? "contiguous" : "expert-major";
+}
+
+Layout layout_from(const std::string& name) {
+  for (const Layout layout : {Layout::contiguous, Layout::expert_major})
+    if (name == name_of(layout)) return layout;
+  fail(ErrorKind::argument, "layout ", name, " is not one of contiguous, expert-major");
+}
+
 Type type_from(const std::string& name) {
   std::string known;
   for (const TypeInfo& row : kTypes) {
@@ -54,15 +78,26 @@ Type type_from(const std::string& name) {
   fail(ErrorKind::argument, "dtype ", name, " is not one of ", known);
 }
 
+int64_t Config::received(int n_pes) const {
+  return max_received ? *max_received : most_received(*this, n_pes);
+}
+
+int64_t Config::arrivals(int n_pes) const {
+  return std::min(max_tokens * n_pes, received(n_pes));
+}
+
 void Config::check(int n_pes) const {
   check_range("hidden", hidden, 1, kMost);
   check_range("experts", experts, 1, kMost);
-  if (experts % n_pes != 0)
-    fail(ErrorKind::argument, "ExpertParallel: experts=", experts, " cannot be split evenly over ",
-         n_pes, " PEs");
   check_range("topk", topk, 1, experts + 1);
   check_range("max_tokens", max_tokens, 1, kMost);
-  check_range("max_received", received(n_pes), 1, max_tokens * n_pes + 1);
+  check_range("alignment", alignment, 1, kMost);
+  if (!by_expert() && alignment != 1)
+    fail(ErrorKind::argument, "ExpertParallel: alignment=", alignment,
+         " is for layout=expert-major; layout=contiguous has no blocks");
+  check_range("max_received", received(n_pes), 1,
+              std::min(most_received(*this, n_pes), INT64_MAX - 1) + 1);
+  check_range("handles", handles, 1, 1025);
   check_range("blocks", blocks, 1, 1025);
   if (dtype == Type::int32 || dtype == Type::int64)
     fail(ErrorKind::argument, "ExpertParallel: dtype=", name_of(dtype), " is not a type of tokens");
@@ -79,7 +114,8 @@ void Config::check(int n_pes) const {
 std::string Config::describe(int n_pes) const {
   return text("hidden ", hidden, ", experts ", experts, ", topk ", topk, ", max_tokens ",
               max_tokens, ", max_received ", received(n_pes), ", dtype ", name_of(dtype),
-              ", combine_dtype ", name_of(combined()));
+              ", combine_dtype ", name_of(combined()), ", layout ", name_of(layout), ", alignment ",
+              alignment, ", handles ", handles);
 }
 
 }  // namespace railshmem::ep

@@ -19,6 +19,14 @@ inline bool is_fp8(Type type) {
   return type == Type::fp8_e4m3 || type == Type::fp8_e5m2;
 }
 
+// The order of what a PE receives: by (source PE, source token), or in one block per local expert.
+enum class Layout : uint8_t { contiguous, expert_major };
+
+// "contiguous" and "expert-major".
+const char* name_of(Layout layout);
+// Throws Error(argument) naming the layouts.
+Layout layout_from(const std::string& name);
+
 // Elements of a row that share one scale.
 constexpr uint64_t kScaleBlock = 128;
 
@@ -30,10 +38,21 @@ struct Config {
   Type dtype = Type::bf16;
   std::optional<Type> combine_dtype;    // default: dtype, or bf16 where that is fp8
   std::optional<int64_t> max_received;  // rows; default: what all PEs together can send
-  int64_t blocks = 1;  // of the kernels; each has a host thread. May differ between PEs.
+  Layout layout = Layout::contiguous;
+  int64_t alignment = 1;  // expert-major: every block has a multiple of so many rows
+  int64_t handles = 1;    // dispatches whose rows and routing are kept at the same time
+  int64_t blocks = 1;     // of the kernels; each has a host thread. May differ between PEs.
 
   Type combined() const { return combine_dtype.value_or(is_fp8(dtype) ? Type::bf16 : dtype); }
-  int64_t received(int n_pes) const { return max_received.value_or(max_tokens * n_pes); }
+  bool by_expert() const { return layout == Layout::expert_major; }
+  // The most experts that one PE owns.
+  int64_t most_experts(int n_pes) const { return (experts + n_pes - 1) / n_pes; }
+  // Rows that one PE takes at most; expert-major: with what fills the blocks.
+  int64_t received(int n_pes) const;
+  // Tokens that one PE takes at most.
+  int64_t arrivals(int n_pes) const;
+  // Of the received weights and indices.
+  int64_t routing_columns() const { return by_expert() ? 1 : topk; }
   int64_t scales() const { return is_fp8(dtype) ? hidden / static_cast<int64_t>(kScaleBlock) : 0; }
   uint64_t token_bytes() const { return static_cast<uint64_t>(hidden) * bytes_of(dtype); }
   uint64_t result_bytes() const { return static_cast<uint64_t>(hidden) * bytes_of(combined()); }

@@ -7,32 +7,39 @@
 #include <vector>
 
 #include "ep/batch.hpp"
-#include "ep/buffers.hpp"
 #include "ep/config.hpp"
-#include "ep/routing.hpp"
+#include "ep/slot.hpp"
 
 namespace railshmem::ep {
 
-// The routing of one dispatch, for its combine. Valid until the next dispatch or its combine.
+// The routing of one dispatch, for its combine and for further dispatches. Valid until another
+// dispatch takes its buffers.
 struct Handle {
-  uint64_t owner = 0;  // which ExpertParallel of this process
-  uint64_t round = 0;  // which of its dispatches
-  int64_t rows = 0;    // that this PE received
+  uint64_t owner = 0;    // which ExpertParallel of this process
+  std::size_t slot = 0;  // which of its buffers
+  uint64_t round = 0;    // which of its dispatches
+  int64_t rows = 0;      // that this PE received
+  int64_t tokens = 0;    // that this PE sent
 };
 
-// What this PE received, ordered by (source PE, token there). The arrays lie in the symmetric heap
-// and stay as they are until the next dispatch.
+// What this PE received. Contiguous layout: R tokens, ordered by (source PE, token there).
+// Expert-major: R rows in a block per expert of this PE, each ordered in that way and followed by
+// rows of zeros up to the alignment. Arrays lie in the symmetric heap, unless the caller gave
+// others, and stay until a dispatch takes their buffers.
 struct Received {
   Matrix tokens;                // [R, hidden], the senders' bits
-  Matrix weights;               // [R, topk] of the whole token
-  Matrix indices;               // [R, topk] int64: experts of this PE from 0, -1 for others
+  Matrix weights;               // [R, topk] of the whole token; expert-major: [R, 1] of the row
+  Matrix indices;               // as weights, int64: experts of this PE from 0, -1 for none
   Matrix scales;                // [R, hidden / 128]; no columns where dtype is not fp8
-  std::vector<int64_t> counts;  // [n_pes] rows from each PE
+  std::vector<int64_t> counts;  // [n_pes] tokens from each PE
+  std::vector<int64_t> expert_counts;  // expert-major: rows of each expert of this PE, without...
+  std::vector<int64_t> padded_counts;  // ... and with the zeros behind them
   Handle handle;
 };
 
-// Used by one thread at a time. After a wait that ended in an error (a timeout, a lost peer) the
-// PEs no longer agree on what was sent, and every later call throws.
+// Used by one thread at a time. Every PE makes the same calls in the same order. After a wait that
+// ended in an error (a timeout, a lost peer) the PEs no longer agree on what was sent, and every
+// later call throws.
 class ExpertParallel {
  public:
   // Collective: throws Error(argument), on every PE where the configurations differ, and
@@ -42,46 +49,77 @@ class ExpertParallel {
   ExpertParallel& operator=(const ExpertParallel&) = delete;
   ~ExpertParallel() = default;
 
-  // Collective: returns when this PE's rows have arrived and its arrays may change. Throws
-  // Error(argument) before anything is sent, or where a PE of this node would receive more than
-  // max_received rows; PEs of other nodes then learn of it in combine, and all may dispatch again.
-  Received dispatch(const Batch& batch);
+  // Collective: returns when this PE's rows have arrived and its arrays may change. Takes the
+  // buffers of the oldest dispatch. Throws Error(argument) before anything is sent, or where a PE
+  // of this node would receive more rows than max_received or its `out` has room for; PEs of other
+  // nodes then learn of it in combine, and all may dispatch again.
+  Received dispatch(const Batch& batch, const Outputs& out = {}) {
+    return dispatch_recv(dispatch_send(batch, out));
+  }
+  // The same for other tokens by the routing of `known`, into its buffers: nobody exchanges counts.
+  // The result has a handle of its own.
+  Received dispatch(const Matrix& tokens, const std::optional<Matrix>& scales, const Handle& known,
+                    const Outputs& out = {}) {
+    return dispatch_recv(dispatch_send(tokens, scales, known, out));
+  }
+
+  // Collective: the halves of dispatch. The first waits until every PE is in it (by known routing:
+  // every PE of the node, and the PEs whose rows this one forwards), writes this PE's rows into the
+  // PEs of its node, and hands the rest to the NICs, which carry it while the caller does something
+  // else. The second forwards what came from other nodes and waits for the rows of this PE. The
+  // arrays must stay as they are in between.
+  Handle dispatch_send(const Batch& batch, const Outputs& out = {});
+  Handle dispatch_send(const Matrix& tokens, const std::optional<Matrix>& scales,
+                       const Handle& known, const Outputs& out = {});
+  Received dispatch_recv(const Handle& handle);
 
   // [rows, hidden] of the combine type, in the heap: results written here need no copy. May be
   // written between the dispatch and its combine.
   void* expert_buffer(const Handle& handle) const;
 
-  // Collective: out[t] = the sum over PEs of the row of `expert_out` that belongs to token t, in
-  // fp32, rounded once; zeros for a token that went nowhere. `out` is [tokens, hidden] of the
-  // combine type. Returns when `out` is complete and `expert_out` may change, unless that is the
-  // expert buffer: node peers read it until they return.
-  void combine(const Matrix& expert_out, const Handle& handle, void* out);
+  // Collective: out[t] = the sum over PEs of what they made of token t, in fp32, rounded once;
+  // zeros for a token that went nowhere. `out` is [tokens, hidden] of the combine type. Contiguous
+  // layout: row i of `expert_out` is what this PE makes of received row i. Expert-major: a PE's
+  // part is the weighted sum of the token's rows, in fp32, rounded to the combine type. Returns
+  // when `out` is complete and `expert_out` may change, unless that is the expert buffer: in the
+  // contiguous layout node peers read it until they return.
+  void combine(const Matrix& expert_out, const Handle& handle, const Matrix& out);
+
+  // Collective: the halves of combine. The first makes this PE's results readable (after it
+  // `expert_out` may change, unless it is the expert buffer); with several nodes it waits for the
+  // results of this node and hands the parts of remote tokens to the NICs. The second waits for the
+  // others' results and sums.
+  void combine_send(const Matrix& expert_out, const Handle& handle);
+  void combine_recv(const Handle& handle, const Matrix& out);
 
   // Collective: gives the symmetric memory back. No call may follow.
   void free();
 
   const Config& config() const { return config_; }
-  // Tokens of the last dispatch: the rows that its combine returns.
-  int64_t tokens() const { return routing_.tokens(); }
 
  private:
   void require_usable(const char* call) const;
-  void check_handle(const char* call, const Handle& handle) const;
-  void check_overlap(const char* name, const Matrix& matrix) const;
+  std::size_t oldest_slot() const;
+  Slot& slot_of(const char* call, const Handle& handle) const;
+  void require_phase(const char* call, const Slot& slot, Phase phase) const;
+  void check_input(const Slot& slot, const char* name, const Matrix& matrix) const;
+  int64_t check_outputs(const Outputs& out) const;
+  void check_out(const char* call, const Handle& handle, const Matrix& out) const;
   std::string who(const char* call) const;
   template <class Kernel>
-  void launch(const Kernel& kernel);
-  void raise_if_refused() const;
-  Received received() const;
+  void launch(const char* call, const Slot& slot, int64_t blocks, const Kernel& kernel);
+  void raise_if_refused(const char* call, const Slot& slot) const;
+  void learn_refusals(const char* call, Slot& slot);
+  Handle send(std::size_t index, bool again, const Outputs& out, int64_t room);
+  void receive(Slot& slot);
+  Received received(const Handle& handle) const;
 
   std::shared_ptr<Runtime> runtime_;
   const Config config_;
   const NodeMap nodes_;
-  SymmetricBuffers buffers_;
-  Routing routing_;
+  std::vector<std::unique_ptr<Slot>> slots_;
   const uint64_t id_;
-  uint64_t round_ = 0;     // of the last dispatch
-  uint64_t combined_ = 0;  // the last round that was combined
+  uint64_t round_ = 0;  // dispatches so far
   bool broken_ = false;
   bool freed_ = false;
 };

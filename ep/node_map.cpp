@@ -42,7 +42,8 @@ NodeMap::NodeMap(const Topology& topology, int pe) : sources_(sources_of(topolog
   for (int node = 0; node < topology.n_nodes(); ++node) {
     most_members_ = std::max(most_members_, static_cast<int>(topology.members(node).size()));
     const int gateway = node == own ? -1 : forwarder(topology, pe, node);
-    gateways_.push_back({gateway, node == own ? 0 : position(sources_of(topology, gateway), pe)});
+    gateways_.push_back({gateway, node == own ? 0 : position(sources_of(topology, gateway), pe),
+                         static_cast<int32_t>(topology.members(node).size())});
   }
   view_.index = own;
   view_.n_nodes = topology.n_nodes();

@@ -15,17 +15,35 @@ struct Shape {
   uint64_t topk;
   uint64_t scales;  // of a row
   uint64_t max_tokens;
-  uint64_t max_received;
   uint64_t token_bytes;   // of a row of tokens
   uint64_t result_bytes;  // of a row of expert results
   uint64_t chunk_rows;    // rows that go to a NIC at once
-  int32_t experts_per_pe;
+  uint64_t alignment;     // expert-major layout: rows of a block; 0: contiguous layout
+  int32_t n_pes;
+  int32_t experts;       // of the job
+  int32_t most_experts;  // of one PE
 };
 
-// Who forwards my rows in a remote node, and which of its staging slots is mine.
+RSH_DEVICE bool by_expert(const Shape& shape) {
+  return shape.alignment > 0;
+}
+// PE p owns the experts [first_expert(p), first_expert(p + 1)).
+RSH_DEVICE int32_t first_expert(const Shape& shape, int32_t pe) {
+  return static_cast<int32_t>(int64_t{pe} * shape.experts / shape.n_pes);
+}
+RSH_DEVICE int32_t experts_of(const Shape& shape, int32_t pe) {
+  return first_expert(shape, pe + 1) - first_expert(shape, pe);
+}
+RSH_DEVICE int32_t owner_of(const Shape& shape, int32_t expert) {
+  return static_cast<int32_t>(((int64_t{expert} + 1) * shape.n_pes - 1) / shape.experts);
+}
+
+// Who forwards my rows in a remote node, which of its staging slots is mine, and how many PEs that
+// node has.
 struct Gateway {
   int32_t pe;  // -1: my own node
   int32_t slot;
+  int32_t n_members;
 };
 
 struct Node {
@@ -46,10 +64,12 @@ struct Node {
 struct Refusal {
   int64_t pe;  // -1: nobody
   uint64_t rows;
+  uint64_t room;
 };
 
 // What one peer tells this PE: sequence numbers that only grow, each stored by that peer alone.
 struct alignas(64) FromPeer {
+  uint64_t ready;     // member: rows of a known routing may be written into its buffers
   uint64_t arrived;   // member: the rows it places, own and forwarded, are in my buffers
   uint64_t results;   // member: its expert results may be read
   uint64_t header;    // source: what I need to route its rows is in my staging
@@ -70,6 +90,7 @@ struct Count {
 struct Grant {
   uint64_t base;  // first row, or kRefused
   uint64_t total;
+  uint64_t room;
   uint64_t sequence;
 };
 constexpr uint64_t kRefused = ~0ull;
@@ -80,13 +101,18 @@ struct Header {
   uint64_t unused;
 };
 
-// Symmetric memory.
+// Symmetric memory. What one PE receives comes in two orders: *arrivals* are tokens by (source PE,
+// source token), each once; *rows* are what the experts get. In the contiguous layout they are the
+// same; in the expert-major layout an arrival has a row per local expert, and experts their blocks.
 struct Buffers {
   char* tokens;         // [max_received] rows, with the next three: what dispatch delivers
-  float* weights;       // [max_received, topk]
-  int64_t* indices;     // [max_received, topk]
+  float* weights;       // [max_received, topk], expert-major: [max_received]
+  int64_t* indices;     // as weights
   float* scales;        // [max_received, scales]
-  char* results;        // [max_received] rows of expert results
+  char* expert_rows;    // [max_received] rows of expert results
+  char* results;        // [max_arrivals] rows that members read; contiguous: the expert_rows
+  int64_t* places;      // expert-major: [max_arrivals, topk] rows of an arrival, -1: not here
+  float* pair_weights;  // expert-major: [max_arrivals, topk]
   char* staged_rows;    // [slots, max_tokens] rows
   char* staged_meta;    // [slots] of meta_bytes
   char* send_rows;      // [max_tokens] rows: tokens that the caller does not keep in the heap
@@ -94,9 +120,11 @@ struct Buffers {
   float* partials_in;   // [n_nodes, max_tokens, hidden]
   float* partials_out;  // [slots, max_tokens, hidden]
   Refusal* refusal_out;
-  FromPeer* from;  // [n_pes]
-  Count* counts;   // [n_pes] by source
-  Grant* grants;   // [n_pes, n_members] by source
+  FromPeer* from;           // [n_pes]
+  Count* counts;            // [n_pes] by source
+  Grant* grants;            // [n_pes, n_members] by source
+  uint64_t* expert_counts;  // expert-major: [n_pes, most_experts], part of counts
+  uint64_t* expert_bases;   // expert-major: [n_pes, n_members, most_experts], part of grants
   uint64_t meta_bytes;
 };
 
@@ -104,17 +132,26 @@ struct Buffers {
 struct Stream {
   int32_t pe;
   uint64_t rows;
-  const char* tokens;    // [rows] of token_bytes
-  const int32_t* ids;    // [rows, topk] experts of the job, -1: none
-  const float* weights;  // [rows, topk]
-  const float* scales;   // [rows, scales]
-  int64_t* ordinals;     // [rows, n_members] place among the source's rows for that member, or -1
-  uint64_t* counts;      // [n_members]
-  uint64_t* bases;       // [n_members] row of the member's buffers where ordinal 0 goes
+  const char* tokens;      // [rows] of token_bytes
+  const int32_t* ids;      // [rows, topk] experts of the job, -1: none
+  const float* weights;    // [rows, topk]
+  const float* scales;     // [rows, scales]
+  int64_t* ordinals;       // [rows, n_members] place among the source's rows for that member, or -1
+  uint64_t* counts;        // [n_members]
+  uint64_t* bases;         // [n_members] arrival of the member that ordinal 0 becomes
+  int64_t* pair_ordinals;  // expert-major: [rows, topk] place among the source's rows of an expert
+  uint64_t* expert_counts;  // expert-major: [n_members, most_experts]
 };
 
-// Everything that lasts as long as the ExpertParallel object. Streams and what follows are private
-// to this PE and keep the routing of the last dispatch for its combine.
+// The block of one of this PE's experts.
+struct ExpertRows {
+  uint64_t first;
+  uint64_t rows;
+  uint64_t padded;  // the rows and what fills the block
+};
+
+// Everything that lasts as long as the buffers. Streams and what follows are private to this PE and
+// keep the routing of the last dispatch for its combine.
 struct Exchange {
   Shape shape;
   Node node;
@@ -122,7 +159,8 @@ struct Exchange {
   Stream* streams;         // [1 + n_sources]; the first is this PE's own
   int64_t* node_ordinals;  // [max_tokens, n_nodes] place among my rows for that remote node, or -1
   uint64_t* node_rows;     // [n_nodes]
-  int64_t* received;       // [n_pes] rows from each source
+  int64_t* received;       // [n_pes] arrivals from each source
+  ExpertRows* experts;     // expert-major: this PE's
   Refusal* refusal;        // the first that this PE learnt of
 };
 

@@ -25,6 +25,16 @@ RSH_DEVICE float float_of(uint32_t bits) {
   return value;
 }
 
+// One of two words, without a branch that a compiler could keep: -1 in `mask` takes the first, 0
+// the second. Comparisons of signed words are what every vector unit has.
+RSH_DEVICE uint32_t choose(int32_t mask, uint32_t first, uint32_t second) {
+  const auto bits = static_cast<uint32_t>(mask);
+  return (first & bits) | (second & ~bits);
+}
+RSH_DEVICE int32_t above(uint32_t value, uint32_t limit) {
+  return -static_cast<int32_t>(static_cast<int32_t>(value) > static_cast<int32_t>(limit));
+}
+
 RSH_DEVICE float widen(float value) {
   return value;
 }
@@ -39,8 +49,8 @@ RSH_DEVICE float widen(Fp16 value) {
   // The product moves the exponent's bias and makes subnormals normal; infinities and NaNs lack 112
   // more.
   const uint32_t finite = bits_of(float_of(magnitude) * 0x1p112f);
-  const uint32_t special = magnitude >= 0x0f800000 ? 0x7f800000 | magnitude : finite;
-  return float_of(special | sign);
+  const auto special = static_cast<uint32_t>(above(magnitude, 0x0f7fffff)) & 0x7f800000;
+  return float_of(finite | special | sign);
 }
 
 template <class T>
@@ -56,8 +66,8 @@ RSH_DEVICE Bf16 narrow<Bf16>(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
   // Rounding could carry a NaN over to infinity: it stays one, quiet.
-  const bool nan = (bits & 0x7fffffff) > 0x7f800000;
-  return {static_cast<uint16_t>(nan ? bits >> 16 | 0x40 : rounded)};
+  const int32_t nan = above(bits & 0x7fffffff, 0x7f800000);
+  return {static_cast<uint16_t>(choose(nan, bits >> 16 | 0x40, rounded))};
 }
 
 template <>
@@ -69,10 +79,10 @@ RSH_DEVICE Fp16 narrow<Fp16>(float value) {
   // least the one of subnormals. What is too large becomes infinite in the scaling before.
   const float scaled = float_of(magnitude) * 0x1p112f * 0x1p-110f;
   const uint32_t exponent = magnitude & 0x7f800000;
-  const uint32_t bias = exponent < 0x38800000 ? 0x38800000 : exponent;
+  const uint32_t bias = choose(above(exponent, 0x38800000), exponent, 0x38800000);
   const uint32_t sum = bits_of(float_of(bias + 0x07800000) + scaled);
   const uint32_t rounded = (sum >> 13 & 0x7c00) + (sum & 0x0fff);
-  return {static_cast<uint16_t>((magnitude > 0x7f800000 ? 0x7e00 : rounded) | sign)};
+  return {static_cast<uint16_t>(choose(above(magnitude, 0x7f800000), 0x7e00, rounded) | sign)};
 }
 
 }  // namespace railshmem::device::ep

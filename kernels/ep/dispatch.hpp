@@ -1,85 +1,71 @@
-// Dispatch: every token goes to the PEs that own its experts, straight into its final place.
+// Dispatch: every token goes to the PEs that own its experts, straight into its final place. It has
+// two halves; between them NICs carry what goes to other nodes.
 #pragma once
 
+#include "kernels/ep/expert_major.hpp"
+#include "kernels/ep/grant.hpp"
 #include "kernels/ep/remote.hpp"
 
 namespace railshmem::device::ep {
 
 struct DispatchCall {
-  uint64_t round;  // dispatches so far, this one included
-  bool in_heap;    // the tokens lie in the symmetric heap
+  uint64_t round;     // of the ExpertParallel object; grows
+  uint64_t previous;  // the last round in these buffers
+  uint64_t room;      // rows that this PE takes
+  bool in_heap;       // the tokens lie in the symmetric heap
+  bool again;         // the routing of the previous round
 };
 
-// Learns what every source sends, and gives each writer the place of its rows. From here peers may
-// overwrite what this PE received.
-RSH_DEVICE bool consent(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
-  const Node& node = x.node;
-  uint64_t total = 0;
-  for (int32_t source = 0; source < ctx->n_pes; ++source) {
-    const Count& count = x.buffers.counts[source];
-    if (!wait_for_sequence(ctx, &count.sequence, round, Waiting::ep_counts, node.writers[source]))
-      return false;
-    const uint64_t rows = arch::load_relaxed(&count.rows);
-    x.received[source] = static_cast<int64_t>(rows);
-    total += rows;
-  }
-  uint64_t base = 0;
-  for (int32_t source = 0; source < ctx->n_pes; ++source) {
-    Grant* const mine = x.buffers.grants + source * node.n_members + node.me;
-    Grant* const grant = in_peer(ctx, mine, node.writers[source]);
-    arch::store_relaxed(&grant->base, total <= x.shape.max_received ? base : kRefused);
-    arch::store_relaxed(&grant->total, total);
-    arch::store_release(&grant->sequence, round);  // pairs with the acquire in collect_grants()
-    base += static_cast<uint64_t>(x.received[source]);
-  }
-  return true;
-}
+// The caller's arrays for what was received; null: it is left in the buffers.
+struct Delivery {
+  char* tokens;
+  float* weights;
+  int64_t* indices;
+  float* scales;
+};
 
-// Learns where every member wants the rows of every stream, also where there are none: a member
-// that has answered has read the counts, which the next round overwrites.
-RSH_DEVICE bool collect_grants(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
-  const TraceSpan span(ctx->trace, Moment::ep_grants, 0, -1, -1, 0, round);
-  const Node& node = x.node;
-  *x.refusal = {-1, 0};
-  for (int32_t i = 0; i <= node.n_sources; ++i) {
-    const Stream& stream = x.streams[i];
-    for (int32_t member = 0; member < node.n_members; ++member) {
-      const Grant& grant = x.buffers.grants[stream.pe * node.n_members + member];
-      if (!wait_for_sequence(ctx, &grant.sequence, round, Waiting::ep_base, node.members[member]))
-        return false;
-      stream.bases[member] = arch::load_relaxed(&grant.base);
-      if (stream.bases[member] == kRefused && x.refusal->pe < 0)
-        *x.refusal = {node.members[member], arch::load_relaxed(&grant.total)};
-    }
-  }
-  return true;
-}
+struct ReceiveCall {
+  uint64_t round;
+  uint64_t rows;
+  uint64_t arrivals;
+  Delivery to;
+  bool again;
+};
 
-// Writes one row and what belongs to it into a member's buffers. Experts become the member's own
-// ids.
-RSH_DEVICE void place_row(const DeviceContext* ctx, const Exchange& x, const Stream& stream,
-                          uint64_t row, int32_t pe, uint64_t place) {
+// Writes the weights and the member's own ids of an arrival.
+RSH_DEVICE void place_routing(const DeviceContext* ctx, const Exchange& x, const Stream& stream,
+                              uint64_t row, int32_t pe, uint64_t arrival) {
   const Shape& shape = x.shape;
-  const Buffers& to = x.buffers;
-  arch::copy<kBlock>(in_peer(ctx, to.tokens + place * shape.token_bytes, pe),
-                     stream.tokens + row * shape.token_bytes, shape.token_bytes);
-  arch::copy<kBlock>(in_peer(ctx, to.weights + place * shape.topk, pe),
+  arch::copy<kBlock>(in_peer(ctx, x.buffers.weights + arrival * shape.topk, pe),
                      stream.weights + row * shape.topk, shape.topk * sizeof(float));
-  if (shape.scales > 0)
-    arch::copy<kBlock>(in_peer(ctx, to.scales + place * shape.scales, pe),
-                       stream.scales + row * shape.scales, shape.scales * sizeof(float));
   const int32_t* const ids = stream.ids + row * shape.topk;
-  int64_t* const indices = in_peer(ctx, to.indices + place * shape.topk, pe);
-  const int32_t first = pe * shape.experts_per_pe;
-  for (uint64_t k = arch::rank<kBlock>(); k < shape.topk; k += arch::size<kBlock>()) {
-    const int32_t local = ids[k] - first;
-    indices[k] = local >= 0 && local < shape.experts_per_pe ? local : -1;
-  }
+  int64_t* const indices = in_peer(ctx, x.buffers.indices + arrival * shape.topk, pe);
+  const int32_t first = first_expert(shape, pe), last = first_expert(shape, pe + 1);
+  for (uint64_t k = arch::rank<kBlock>(); k < shape.topk; k += arch::size<kBlock>())
+    indices[k] = ids[k] >= first && ids[k] < last ? ids[k] - first : -1;
+}
+
+// Writes one row and what belongs to it into a member's buffers. Where the routing is not new, it
+// is there already.
+RSH_DEVICE void place_row(const DeviceContext* ctx, const Exchange& x, const Stream& stream,
+                          uint64_t row, int32_t member, uint64_t arrival, bool again) {
+  const Shape& shape = x.shape;
+  const int32_t pe = x.node.members[member];
+  uint64_t place = arrival;
+  if (by_expert(shape))
+    place = place_pairs(ctx, x, stream, row, member, arrival, again);
+  else if (!again)
+    place_routing(ctx, x, stream, row, pe, arrival);
+  arch::copy<kBlock>(in_peer(ctx, x.buffers.tokens + place * shape.token_bytes, pe),
+                     stream.tokens + row * shape.token_bytes, shape.token_bytes);
+  if (shape.scales > 0)
+    arch::copy<kBlock>(in_peer(ctx, x.buffers.scales + place * shape.scales, pe),
+                       stream.scales + row * shape.scales, shape.scales * sizeof(float));
 }
 
 // Places the rows of a stream as they come; a forwarded one comes from another node.
 RSH_DEVICE bool place_stream(const DeviceContext* ctx, const Exchange& x, uint64_t round,
-                             const Stream& stream, bool forwarded) {
+                             const Stream& stream, bool forwarded, bool again) {
   const TraceSpan span(ctx->trace, Moment::ep_place, 0, -1, -1, 0, round);
   for (uint64_t row = arch::block(); row < stream.rows; row += arch::blocks()) {
     if (forwarded &&
@@ -87,28 +73,23 @@ RSH_DEVICE bool place_stream(const DeviceContext* ctx, const Exchange& x, uint64
                            Waiting::ep_rows, stream.pe))
       return false;
     for (int32_t member = 0; member < x.node.n_members; ++member) {
-      const int64_t place = place_of(x, stream, row, member);
-      if (place >= 0)
-        place_row(ctx, x, stream, row, x.node.members[member], static_cast<uint64_t>(place));
+      const int64_t arrival = arrival_of(x, stream, row, member);
+      if (arrival >= 0)
+        place_row(ctx, x, stream, row, member, static_cast<uint64_t>(arrival), again);
     }
   }
   return true;
 }
 
-// Tells the members that their rows are there, and the sources that their staging is free.
-template <bool kRemote>
-RSH_DEVICE bool announce_placed(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
-  const Node& node = x.node;
+// Tells the sources of other nodes that their staging is free.
+RSH_DEVICE bool free_staging(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
   FromPeer* const mine = x.buffers.from + ctx->pe;
-  signal_members(ctx, node, &mine->arrived, round);
-  if constexpr (kRemote) {
-    *x.buffers.refusal_out = *x.refusal;
-    for (int32_t slot = 0; slot < node.n_sources; ++slot)
-      if (!put_signal<Transport::proxy, kBlock>(ctx, &mine->refusal, x.buffers.refusal_out,
-                                                sizeof(Refusal), set_signal(&mine->freed, round),
-                                                node.sources[slot]))
-        return false;
-  }
+  *x.buffers.refusal_out = *x.refusal;
+  for (int32_t slot = 0; slot < x.node.n_sources; ++slot)
+    if (!put_signal<Transport::proxy, kBlock>(ctx, &mine->refusal, x.buffers.refusal_out,
+                                              sizeof(Refusal), set_signal(&mine->freed, round),
+                                              x.node.sources[slot]))
+      return false;
   return true;
 }
 
@@ -128,21 +109,24 @@ RSH_DEVICE bool exchange_headers(const DeviceContext* ctx, const Exchange& x,
   const TraceSpan span(ctx->trace, Moment::ep_headers, 0, -1, -1, 0, call.round);
   bool ok = true;
   for (int32_t node = 0; node < x.node.n_nodes && ok; ++node)
-    if (x.node.gateways[node].pe >= 0 && is_mine(node)) ok = send_header(ctx, x, call.round, node);
+    if (x.node.gateways[node].pe >= 0 && is_mine(node))
+      ok = send_header(ctx, x, call.round, call.previous, node, call.again);
   ok = send_rows(ctx, x, call.round, call.in_heap, ok);
   for (int32_t slot = 0; slot < x.node.n_sources && ok; ++slot)
-    if (is_mine(slot)) ok = receive_header(ctx, x, call.round, slot);
+    if (is_mine(slot)) ok = receive_header(ctx, x, call.round, slot, call.again);
   return ok;
 }
 
-// Collective. When it returns true, x.received and the buffers hold what this PE got, unless
-// x.refusal names a PE of this node; the caller's arrays may change. kRemote: the job has several
-// nodes.
+// Learns where this PE's rows and those it forwards go. One thread calls each step; all blocks meet
+// between them.
 template <bool kRemote>
-RSH_DEVICE bool dispatch(const DeviceContext* ctx, const Exchange& x, const DispatchCall& call) {
+RSH_DEVICE bool agree_on_places(const DeviceContext* ctx, const Exchange& x,
+                                const DispatchCall& call) {
   const bool first_block = arch::block() == 0;
   bool ok = true;
-  if (first_block) {
+  if (first_block && call.again)
+    signal_members(ctx, x.node, &x.buffers.from[ctx->pe].ready, call.round);
+  if (first_block && !call.again) {
     const Stream& own = x.streams[0];
     announce(ctx, x, call.round, own);
     if constexpr (kRemote)
@@ -151,18 +135,69 @@ RSH_DEVICE bool dispatch(const DeviceContext* ctx, const Exchange& x, const Disp
   }
   ok = next_phase(ctx, ok);
   if constexpr (kRemote) ok = exchange_headers(ctx, x, call) && ok;
-  if (first_block) ok = ok && consent(ctx, x, call.round);
+  if (first_block && call.again) ok = ok && wait_until_ready(ctx, x, call.round);
+  if (first_block && !call.again) ok = ok && consent(ctx, x, call.round, call.room);
   ok = next_phase(ctx, ok);  // every stream is announced
-  if (first_block) ok = ok && collect_grants(ctx, x, call.round);
-  ok = next_phase(ctx, ok);
-  for (int32_t i = 0; i <= x.node.n_sources; ++i)
-    ok = ok && place_stream(ctx, x, call.round, x.streams[i], i > 0);
+  if (first_block && !call.again) ok = ok && collect_grants(ctx, x, call.round);
+  return next_phase(ctx, ok);
+}
+
+// Collective, the first half: when it returns true, this PE's own rows are in the members' buffers
+// and on their way to other nodes, and x.received and x.experts say what this PE gets, unless
+// x.refusal names a PE of this node. kRemote: the job has several nodes.
+template <bool kRemote>
+RSH_DEVICE bool dispatch_send(const DeviceContext* ctx, const Exchange& x,
+                              const DispatchCall& call) {
+  const TraceSpan span(ctx->trace, Moment::ep_dispatch, 0, -1, -1, 0, call.round);
+  bool ok = agree_on_places<kRemote>(ctx, x, call);
+  ok = ok && place_stream(ctx, x, call.round, x.streams[0], false, call.again);
   ok = next_phase(ctx, ok);  // every row is placed
-  if (first_block) {
-    ok =
-        ok && announce_placed<kRemote>(ctx, x, call.round) && wait_for_arrivals(ctx, x, call.round);
-    if constexpr (kRemote) ok = ok && quiet_remote(ctx, x.node);
+  if constexpr (!kRemote)
+    if (ok && arch::block() == 0)
+      signal_members(ctx, x.node, &x.buffers.from[ctx->pe].arrived, call.round);
+  return ok;
+}
+
+template <class T>
+RSH_DEVICE void deliver(T* to, const T* from, uint64_t count, uint64_t rows) {
+  if (to == nullptr) return;
+  for (uint64_t row = arch::block(); row < rows; row += arch::blocks())
+    arch::copy<kBlock>(to + row * count, from + row * count, count * sizeof(T));
+}
+
+// Collective, the second half: forwards what other nodes sent; when it returns true, the buffers
+// and the caller's arrays hold what this PE got, and what it sent may change.
+template <bool kRemote>
+RSH_DEVICE bool dispatch_recv(const DeviceContext* ctx, const Exchange& x,
+                              const ReceiveCall& call) {
+  const TraceSpan span(ctx->trace, Moment::ep_dispatch, 0, -1, -1, 0, call.round);
+  const bool first_block = arch::block() == 0;
+  bool ok = true;
+  if constexpr (kRemote) {
+    for (int32_t i = 1; i <= x.node.n_sources; ++i)
+      ok = ok && place_stream(ctx, x, call.round, x.streams[i], true, call.again);
+    ok = next_phase(ctx, ok);  // every forwarded row is placed
+    if (first_block && ok) {
+      signal_members(ctx, x.node, &x.buffers.from[ctx->pe].arrived, call.round);
+      ok = free_staging(ctx, x, call.round);
+    }
   }
+  if (first_block) ok = ok && wait_for_arrivals(ctx, x, call.round);
+  ok = next_phase(ctx, ok);
+  const bool complete = x.refusal->pe < 0;
+  if (by_expert(x.shape)) {
+    if (ok && complete) fill_blocks(ctx, x, call.arrivals);
+    ok = next_phase(ctx, ok);
+  }
+  if (ok && complete) {
+    const uint64_t columns = by_expert(x.shape) ? 1 : x.shape.topk;
+    deliver(call.to.tokens, x.buffers.tokens, x.shape.token_bytes, call.rows);
+    deliver(call.to.weights, x.buffers.weights, columns, call.rows);
+    deliver(call.to.indices, x.buffers.indices, columns, call.rows);
+    deliver(call.to.scales, x.buffers.scales, x.shape.scales, call.rows);
+  }
+  if constexpr (kRemote)
+    if (first_block) ok = ok && quiet_remote(ctx, x.node);
   return next_phase(ctx, ok);
 }
 

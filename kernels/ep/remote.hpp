@@ -23,14 +23,8 @@ RSH_DEVICE Metadata metadata_at(const Shape& shape, char* at, uint64_t rows) {
   return m;
 }
 
-// Waits until the forwarder's slot is free, then sends everything about the rows but the rows. One
-// put with its own signal: on an unordered NIC a signal follows its own data only.
-RSH_DEVICE bool send_header(const DeviceContext* ctx, const Exchange& x, uint64_t round,
-                            int32_t node) {
-  const Gateway gateway = x.node.gateways[node];
-  if (!wait_for_sequence(ctx, &x.buffers.from[gateway.pe].freed, round - 1, Waiting::ep_staging,
-                         gateway.pe))
-    return false;
+// Gathers what belongs to the rows that go to the node, but the rows, in its send buffer.
+RSH_DEVICE Metadata pack_metadata(const Exchange& x, int32_t node, bool again) {
   const Shape& shape = x.shape;
   const Stream& own = x.streams[0];
   char* const out = x.buffers.send_meta + static_cast<uint64_t>(node) * x.buffers.meta_bytes;
@@ -40,17 +34,35 @@ RSH_DEVICE bool send_header(const DeviceContext* ctx, const Exchange& x, uint64_
     const int64_t ordinal = node_ordinal(x, row, node);
     if (ordinal < 0) continue;
     const auto to = static_cast<uint64_t>(ordinal);
-    arch::copy<kBlock>(meta.ids + to * shape.topk, own.ids + row * shape.topk, shape.topk * 4);
-    arch::copy<kBlock>(meta.weights + to * shape.topk, own.weights + row * shape.topk,
-                       shape.topk * 4);
-    if (shape.scales > 0)
-      arch::copy<kBlock>(meta.scales + to * shape.scales, own.scales + row * shape.scales,
-                         shape.scales * 4);
+    if (!again) {
+      arch::copy<kBlock>(meta.ids + to * shape.topk, own.ids + row * shape.topk, shape.topk * 4);
+      arch::copy<kBlock>(meta.weights + to * shape.topk, own.weights + row * shape.topk,
+                         shape.topk * 4);
+    }
+    arch::copy<kBlock>(meta.scales + to * shape.scales, own.scales + row * shape.scales,
+                       shape.scales * 4);
   }
+  return meta;
+}
+
+// Waits until the forwarder's slot is free, then sends everything about the rows but the rows; of
+// known routing (`again`) only the scales are new. One put with its own signal: on an unordered NIC
+// a signal follows its own data only.
+RSH_DEVICE bool send_header(const DeviceContext* ctx, const Exchange& x, uint64_t round,
+                            uint64_t previous, int32_t node, bool again) {
+  const Gateway gateway = x.node.gateways[node];
+  if (!wait_for_sequence(ctx, &x.buffers.from[gateway.pe].freed, previous, Waiting::ep_staging,
+                         gateway.pe))
+    return false;
+  const Metadata meta = pack_metadata(x, node, again);
+  char* const begin = reinterpret_cast<char*>(meta.header);
+  const uint64_t skipped =
+      again ? static_cast<uint64_t>(reinterpret_cast<char*>(meta.scales) - begin) : 0;
   char* const slot =
       x.buffers.staged_meta + static_cast<uint64_t>(gateway.slot) * x.buffers.meta_bytes;
   return put_signal<Transport::proxy, kBlock>(
-      ctx, slot, out, meta.bytes, set_signal(&x.buffers.from[ctx->pe].header, round), gateway.pe);
+      ctx, slot + skipped, begin + skipped, meta.bytes - skipped,
+      set_signal(&x.buffers.from[ctx->pe].header, round), gateway.pe);
 }
 
 // Sends the rows among [first, last) that go to the node: one put per run of consecutive tokens.
@@ -106,12 +118,13 @@ RSH_DEVICE bool send_rows(const DeviceContext* ctx, const Exchange& x, uint64_t 
   return ok;
 }
 
-// Waits for a source's header and routes its rows in this node.
+// Waits for a source's header and routes its rows in this node, unless their routing is known.
 RSH_DEVICE bool receive_header(const DeviceContext* ctx, const Exchange& x, uint64_t round,
-                               int32_t slot) {
+                               int32_t slot, bool again) {
   const int32_t source = x.node.sources[slot];
   if (!wait_for_sequence(ctx, &x.buffers.from[source].header, round, Waiting::ep_header, source))
     return false;
+  if (again) return true;
   char* const at = x.buffers.staged_meta + static_cast<uint64_t>(slot) * x.buffers.meta_bytes;
   Stream& stream = x.streams[slot + 1];
   stream.rows = reinterpret_cast<const Header*>(at)->rows;

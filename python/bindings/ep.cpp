@@ -15,18 +15,24 @@ std::string text_of(py::handle object) {
   return py::str(object);
 }
 
+enum class Access : uint8_t { read, write };
+enum class Rank : uint8_t { two, one_or_two };  // one: a column
+
 // A numpy array of two dimensions; `name` and `call` are for the error.
-Matrix matrix_of(py::handle object, const char* call, const char* name, bool writable = false) {
+Matrix matrix_of(py::handle object, const char* call, const char* name,
+                 Access access = Access::read, Rank rank = Rank::two) {
   if (!py::isinstance<py::array>(object))
     fail(ErrorKind::argument, call, ": ", name, " of type ", Py_TYPE(object.ptr())->tp_name,
          " is not a numpy array");
-  const ArrayView view(object, call, name, writable);
+  const ArrayView view(object, call, name, access == Access::write);
   const auto array = py::reinterpret_borrow<py::array>(object);
-  if (array.ndim() != 2)
+  const bool column = rank == Rank::one_or_two && array.ndim() == 1;
+  if (array.ndim() != 2 && !column)
     fail(ErrorKind::argument, call, ": ", name, " has shape ", text_of(array.attr("shape")),
          ": expected two dimensions");
   try {
-    return {view.data(), array.shape(0), array.shape(1), ep::type_from(text_of(view.dtype()))};
+    return {view.data(), array.shape(0), column ? 1 : array.shape(1),
+            ep::type_from(text_of(view.dtype()))};
   } catch (const Error& error) {
     fail(ErrorKind::argument, call, ": ", name, ": ", error.what());
   }
@@ -43,7 +49,8 @@ std::unique_ptr<ExpertParallel> make(std::shared_ptr<Runtime> runtime, int64_t h
                                      int64_t experts, int64_t topk, int64_t max_tokens,
                                      const std::string& dtype,
                                      const std::optional<std::string>& combine_dtype,
-                                     std::optional<int64_t> max_received, int64_t blocks) {
+                                     std::optional<int64_t> max_received, const std::string& layout,
+                                     int64_t alignment, int64_t handles, int64_t blocks) {
   ep::Config config;
   config.hidden = hidden;
   config.experts = experts;
@@ -52,29 +59,63 @@ std::unique_ptr<ExpertParallel> make(std::shared_ptr<Runtime> runtime, int64_t h
   config.dtype = ep::type_from(dtype);
   if (combine_dtype) config.combine_dtype = ep::type_from(*combine_dtype);
   config.max_received = max_received;
+  config.layout = ep::layout_from(layout);
+  config.alignment = alignment;
+  config.handles = handles;
   config.blocks = blocks;
   const HookScope released;
   return std::make_unique<ExpertParallel>(std::move(runtime), config);
 }
 
-py::tuple dispatch(const py::object& self, py::handle tokens, py::handle indices,
-                   py::handle weights, py::handle scales) {
-  auto& exchange = py::cast<ExpertParallel&>(self);
+std::optional<Matrix> given(py::handle object, const char* name, Access access = Access::read,
+                            Rank rank = Rank::two) {
+  if (object.is_none()) return std::nullopt;
+  return matrix_of(object, "dispatch", name, access, rank);
+}
+
+// `out`: tokens, weights, indices, scales; each may be None.
+ep::Outputs outputs_of(const py::tuple& out) {
+  return {given(out[0], "out.tokens", Access::write),
+          given(out[1], "out.weights", Access::write, Rank::one_or_two),
+          given(out[2], "out.indices", Access::write, Rank::one_or_two),
+          given(out[3], "out.scales", Access::write)};
+}
+
+ep::Handle dispatch_send(ExpertParallel& self, py::handle tokens, py::handle indices,
+                         py::handle weights, py::handle scales, const py::tuple& out) {
   ep::Batch batch;
   batch.tokens = matrix_of(tokens, "dispatch", "tokens");
   batch.indices = matrix_of(indices, "dispatch", "indices");
   batch.weights = matrix_of(weights, "dispatch", "weights");
-  if (!scales.is_none()) batch.scales = matrix_of(scales, "dispatch", "scales");
+  batch.scales = given(scales, "scales");
+  const ep::Outputs into = outputs_of(out);
+  const HookScope released;
+  return self.dispatch_send(batch, into);
+}
+
+ep::Handle dispatch_send_again(ExpertParallel& self, py::handle tokens, py::handle scales,
+                               const ep::Handle& known, const py::tuple& out) {
+  const Matrix rows = matrix_of(tokens, "dispatch", "tokens");
+  const std::optional<Matrix> row_scales = given(scales, "scales");
+  const ep::Outputs into = outputs_of(out);
+  const HookScope released;
+  return self.dispatch_send(rows, row_scales, known, into);
+}
+
+py::array_t<int64_t> array_of(const std::vector<int64_t>& values) {
+  return py::array_t<int64_t>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+py::tuple dispatch_recv(const py::object& self, const ep::Handle& handle) {
+  auto& exchange = py::cast<ExpertParallel&>(self);
   const ep::Received got = [&] {
     const HookScope released;
-    return exchange.dispatch(batch);
+    return exchange.dispatch_recv(handle);
   }();
-  const py::object received_scales =
-      got.scales.columns > 0 ? py::object(array_of(got.scales, self)) : py::none();
-  const auto n_pes = static_cast<py::ssize_t>(got.counts.size());
   return py::make_tuple(array_of(got.tokens, self), array_of(got.weights, self),
-                        array_of(got.indices, self), received_scales,
-                        py::array_t<int64_t>(n_pes, got.counts.data()), got.handle);
+                        array_of(got.indices, self), array_of(got.scales, self),
+                        array_of(got.counts), array_of(got.expert_counts),
+                        array_of(got.padded_counts));
 }
 
 py::array expert_buffer(const py::object& self, const ep::Handle& handle) {
@@ -84,19 +125,36 @@ py::array expert_buffer(const py::object& self, const ep::Handle& handle) {
                   self);
 }
 
+// The caller's array for the sums, or a new one.
+py::object sums_of(const ExpertParallel& exchange, const ep::Handle& handle,
+                   const py::object& out) {
+  if (!out.is_none()) return out;
+  const ep::Config& config = exchange.config();
+  const auto dtype = py::dtype::from_args(py::str(ep::name_of(config.combined())));
+  return py::array(dtype, {handle.tokens, config.hidden});
+}
+
 py::object combine(ExpertParallel& self, py::handle expert_out, const ep::Handle& handle,
                    const py::object& out) {
   const Matrix results = matrix_of(expert_out, "combine", "expert_out");
-  const ep::Config& config = self.config();
-  py::object into = out;
-  if (out.is_none()) {
-    const auto dtype = py::dtype::from_args(py::str(ep::name_of(config.combined())));
-    into = py::array(dtype, {self.tokens(), config.hidden});
-  }
-  const Matrix sums = matrix_of(into, "combine", "out", true);
-  ep::check_matrix("combine: ", "out", sums, self.tokens(), config.hidden, config.combined());
+  py::object into = sums_of(self, handle, out);
+  const Matrix sums = matrix_of(into, "combine", "out", Access::write);
   const HookScope released;
-  self.combine(results, handle, const_cast<void*>(sums.data));
+  self.combine(results, handle, sums);
+  return into;
+}
+
+void combine_send(ExpertParallel& self, py::handle expert_out, const ep::Handle& handle) {
+  const Matrix results = matrix_of(expert_out, "combine", "expert_out");
+  const HookScope released;
+  self.combine_send(results, handle);
+}
+
+py::object combine_recv(ExpertParallel& self, const ep::Handle& handle, const py::object& out) {
+  py::object into = sums_of(self, handle, out);
+  const Matrix sums = matrix_of(into, "combine_recv", "out", Access::write);
+  const HookScope released;
+  self.combine_recv(handle, sums);
   return into;
 }
 
@@ -108,11 +166,17 @@ void bind_ep(py::module_& m) {
   py::class_<ExpertParallel>(sub, "ExpertParallel")
       .def(py::init(&make), py::arg("runtime"), py::kw_only(), py::arg("hidden"),
            py::arg("experts"), py::arg("topk"), py::arg("max_tokens"), py::arg("dtype"),
-           py::arg("combine_dtype"), py::arg("max_received"), py::arg("blocks"))
-      .def("dispatch", &dispatch, py::arg("tokens"), py::arg("indices"), py::arg("weights"),
-           py::arg("scales"))
+           py::arg("combine_dtype"), py::arg("max_received"), py::arg("layout"),
+           py::arg("alignment"), py::arg("handles"), py::arg("blocks"))
+      .def("dispatch_send", &dispatch_send, py::arg("tokens"), py::arg("indices"),
+           py::arg("weights"), py::arg("scales"), py::arg("out"))
+      .def("dispatch_send_again", &dispatch_send_again, py::arg("tokens"), py::arg("scales"),
+           py::arg("known"), py::arg("out"))
+      .def("dispatch_recv", &dispatch_recv, py::arg("handle"))
       .def("expert_buffer", &expert_buffer, py::arg("handle"))
       .def("combine", &combine, py::arg("expert_out"), py::arg("handle"), py::arg("out"))
+      .def("combine_send", &combine_send, py::arg("expert_out"), py::arg("handle"))
+      .def("combine_recv", &combine_recv, py::arg("handle"), py::arg("out"))
       .def("free", &ExpertParallel::free, py::call_guard<HookScope>());
 }
 

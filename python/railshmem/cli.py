@@ -83,9 +83,8 @@ def _show(found: Mapping[str, Any], json_target: str | None, plot: Path | None) 
 )
 def check(timeout_s: float) -> None:
     """Test every pair, transport, size and atomic on this machine, and say what is wrong."""
-    from railshmem.check import check_machine
-
     from railshmem.bench.job import joined_job
+    from railshmem.check import check_machine
 
     with joined_job() as job:
         sound = check_machine(job.comm, timeout_s)

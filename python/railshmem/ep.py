@@ -1,17 +1,24 @@
 """Expert parallelism: tokens travel to the PEs that own their experts, results come back summed.
 
-One layer, on every PE:
+One layer, on every PE, in the contiguous layout:
 
 - `got = exchange.dispatch(tokens, indices, weights)`
 - fill `got.handle.expert_buffer()`: row i is the sum over the experts of `got.indices[i]` that are
   not -1 of `got.weights[i, k]` times what the expert makes of `got.tokens[i]`
 - `out = exchange.combine(got.handle.expert_buffer(), got.handle)`
+
+In the expert-major layout received rows are grouped: those of expert e of this PE are
+`got.tokens[start : start + got.expert_counts[e]]`; start is the sum of `got.padded_counts[:e]`.
+Row i of the expert buffer is what that expert makes of row i, and combine applies the weights.
+
+Both calls have halves (`dispatch_send` and `dispatch_recv`, `combine_send` and `combine_recv`)
+between which the caller computes while NICs carry rows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import ml_dtypes  # noqa: F401 - teaches numpy the names of its types
 import numpy as np
@@ -19,13 +26,28 @@ from numpy.typing import DTypeLike, NDArray
 
 from railshmem import _core
 from railshmem._core import Runtime
+from railshmem.errors import ArgumentError
 
-__all__ = ["Dispatched", "ExpertParallel", "Handle"]
+__all__ = [
+    "Dispatched",
+    "ExpertParallel",
+    "Handle",
+    "Layout",
+    "Outputs",
+    "PendingCombine",
+    "PendingDispatch",
+]
+
+Layout = Literal["contiguous", "expert-major"]
 
 
 @dataclass(frozen=True)
 class Handle:
-    """The routing of one dispatch, for its combine. Valid until that or the next dispatch."""
+    """The routing of one dispatch, for its combine and for further dispatches.
+
+    Valid until another dispatch takes its buffers: that of so many dispatches later as the
+    ExpertParallel has `handles`.
+    """
 
     _exchange: Any
     _core: Any
@@ -45,26 +67,84 @@ class Handle:
 
 @dataclass(frozen=True)
 class Dispatched:
-    """What one PE received, ordered by (source PE, token there).
+    """What one PE received: R rows.
 
-    The arrays but counts are views of the symmetric heap that the next dispatch overwrites.
+    Contiguous layout: one row per token, ordered by (source PE, token there). Expert-major: one row
+    per token and expert of this PE that it names, in a block per expert, each ordered in that way
+    and filled up with rows of zeros to a multiple of the alignment.
+
+    The arrays but the counts are views of the symmetric heap, valid as long as the handle, or the
+    first rows of those given as `out`.
     """
 
     tokens: NDArray[Any]
-    """[rows, hidden], bit for bit what was sent."""
+    """[R, hidden], bit for bit what was sent."""
     weights: NDArray[np.float32]
-    """[rows, topk] of the whole token, also where the expert is another PE's."""
+    """Contiguous: [R, topk] of the whole token, also where the expert is another PE's.
+
+    Expert-major: [R] of this expert for this token, the sum where the token names it twice.
+    """
     indices: NDArray[np.int64]
-    """[rows, topk] experts of this PE, counted from 0; -1 for those of others."""
+    """Contiguous: [R, topk] experts of this PE, counted from 0; -1 for those of others.
+
+    Expert-major: [R] the expert whose block it is, -1 for rows of zeros.
+    """
     scales: NDArray[np.float32] | None
-    """[rows, hidden / 128] where dtype is fp8."""
+    """[R, hidden / 128] where dtype is fp8."""
     counts: NDArray[np.int64]
-    """[n_pes] rows from each PE."""
+    """[n_pes] tokens from each PE."""
+    expert_counts: NDArray[np.int64] | None
+    """Expert-major: [experts of this PE] rows of each, without those of zeros."""
+    padded_counts: NDArray[np.int64] | None
+    """Expert-major: [experts of this PE] rows of each block."""
     handle: Handle
 
 
+@dataclass(frozen=True)
+class Outputs:
+    """The caller's arrays for what dispatch delivers, C-contiguous, with room for R rows or more.
+
+    Shapes and types are those of Dispatched. They may lie in the symmetric heap or not. Rows arrive
+    in the heap and are copied, and so outlive the handle; what is None stays a view.
+    """
+
+    tokens: NDArray[Any] | None = None
+    weights: NDArray[np.float32] | None = None
+    indices: NDArray[np.int64] | None = None
+    scales: NDArray[np.float32] | None = None
+
+    @property
+    def _arrays(self) -> tuple[NDArray[Any] | None, ...]:
+        return self.tokens, self.weights, self.indices, self.scales
+
+
+@dataclass(frozen=True)
+class PendingDispatch:
+    """A dispatch between its halves. Keeps the arrays that must not change."""
+
+    _core: Any
+    _sent: tuple[NDArray[Any] | None, ...]
+    _out: Outputs
+
+    @property
+    def rows(self) -> int:
+        """Rows that dispatch_recv will deliver."""
+        return int(self._core.rows)
+
+
+@dataclass(frozen=True)
+class PendingCombine:
+    """A combine between its halves."""
+
+    _core: Any
+    _expert_out: NDArray[Any]
+
+
 class ExpertParallel:
-    """Dispatch and combine of layers of one shape. Use it from one thread at a time."""
+    """Dispatch and combine of layers of one shape.
+
+    Use it from one thread at a time, and with the same calls in the same order on every PE.
+    """
 
     def __init__(
         self,
@@ -76,24 +156,34 @@ class ExpertParallel:
         dtype: DTypeLike,
         combine_dtype: DTypeLike | None = None,
         max_received: int | None = None,
+        layout: Layout = "contiguous",
+        alignment: int = 1,
+        handles: int = 1,
         blocks: int = 1,
         runtime: Runtime | None = None,
     ) -> None:
         """Collective, same arguments on every PE (`blocks` apart): takes its symmetric memory.
 
         hidden: elements of a token; a row has to be a multiple of 16 bytes.
-        experts: of the whole job; PE p of n owns [p * experts / n, (p + 1) * experts / n).
-        topk: experts of a token. max_tokens: the most that one PE dispatches at once.
+        experts: of the whole job; PE p of n owns [p * experts // n, (p + 1) * experts // n).
+        topk: experts of a token, up to all. max_tokens: the most that one PE dispatches at once.
         dtype: of tokens: bfloat16, float16, float32, float8_e4m3fn or float8_e5m2 (with scales).
         combine_dtype: of results: bfloat16, float16 or float32; default dtype, bfloat16 for fp8.
-        max_received: the most rows that one PE takes; default n_pes * max_tokens, which is always
-            enough. Only pages that are used take memory, but the heap must have room for all.
+        max_received: the most rows that one PE takes, in the expert-major layout with those of
+            zeros; default what all PEs can send. Only pages that are used take memory, but the heap
+            must have room for all.
+        layout: "contiguous" or "expert-major"; see Dispatched.
+        alignment: expert-major: an expert's block has a multiple of so many rows.
+        handles: dispatches whose rows and routing are kept at the same time, each in buffers of its
+            own. A dispatch takes the buffers of the oldest.
         blocks: threads that copy and sum. runtime: default the one of shmem_init.
 
         Raises ArgumentError naming the values, on every PE where they differ, and HeapExhausted.
         """
         from railshmem.shmem import runtime as default_runtime
 
+        self._by_expert = layout == "expert-major"
+        self._scaled = np.dtype(dtype).itemsize == 1
         self._core = _core.ep.ExpertParallel(
             runtime if runtime is not None else default_runtime(),
             hidden=hidden,
@@ -103,15 +193,21 @@ class ExpertParallel:
             dtype=np.dtype(dtype).name,
             combine_dtype=None if combine_dtype is None else np.dtype(combine_dtype).name,
             max_received=max_received,
+            layout=layout,
+            alignment=alignment,
+            handles=handles,
             blocks=blocks,
         )
 
     def dispatch(
         self,
         tokens: NDArray[Any],
-        indices: NDArray[np.int32] | NDArray[np.int64],
-        weights: NDArray[np.float32],
+        indices: NDArray[np.int32] | NDArray[np.int64] | None = None,
+        weights: NDArray[np.float32] | None = None,
         scales: NDArray[np.float32] | None = None,
+        *,
+        handle: Handle | None = None,
+        out: Outputs | None = None,
     ) -> Dispatched:
         """Collective: sends tokens [T, hidden] to the owners of their experts, indices [T, topk].
 
@@ -119,15 +215,72 @@ class ExpertParallel:
         differ between PEs and be 0. scales [T, hidden / 128] belong to fp8 tokens. Tokens in the
         symmetric heap leave the node without a copy. Returns when the arrays may change.
 
+        With a `handle` in place of indices and weights the same number of other tokens goes the way
+        of that dispatch, into its buffers, without another exchange of counts: gradients in a
+        backward pass. The result has a new handle, which replaces it.
+
         Raises ArgumentError before anything is sent. Where a PE would receive more rows than
-        max_received, the PEs of its node raise here and all others in combine; then all may
-        dispatch again. After a wait that failed this object can only be thrown away.
+        max_received or its `out` has room for, the PEs of its node raise here and all others in
+        combine; then all may dispatch again. After a wait that failed this object can only be
+        thrown away.
         """
-        rows, row_weights, row_indices, row_scales, counts, handle = self._core.dispatch(
-            tokens, indices, weights, scales
+        return self.dispatch_recv(
+            self.dispatch_send(tokens, indices, weights, scales, handle=handle, out=out)
+        )
+
+    def dispatch_send(
+        self,
+        tokens: NDArray[Any],
+        indices: NDArray[np.int32] | NDArray[np.int64] | None = None,
+        weights: NDArray[np.float32] | None = None,
+        scales: NDArray[np.float32] | None = None,
+        *,
+        handle: Handle | None = None,
+        out: Outputs | None = None,
+    ) -> PendingDispatch:
+        """Collective, as dispatch: returns when this PE's rows are on their way.
+
+        Waits until every PE is here, writes the rows for PEs of the own node into their memory and
+        hands those for other nodes to the NICs, which carry them without the caller. The arrays,
+        `out` included, must stay as they are until dispatch_recv returns.
+        """
+        into = Outputs() if out is None else out
+        if handle is not None:
+            if indices is not None or weights is not None:
+                raise ArgumentError(
+                    "dispatch: a handle knows the routing: pass no indices and no weights with it"
+                )
+            core = self._core.dispatch_send_again(
+                tokens, scales, _core_of("dispatch", handle), into._arrays
+            )
+        elif indices is None or weights is None:
+            raise ArgumentError("dispatch: indices and weights are needed where no handle is given")
+        else:
+            core = self._core.dispatch_send(tokens, indices, weights, scales, into._arrays)
+        return PendingDispatch(core, (tokens, indices, weights, scales), into)
+
+    def dispatch_recv(self, pending: PendingDispatch) -> Dispatched:
+        """Collective: places what came from other nodes and returns when this PE's rows are there.
+
+        Rows that a PE forwards inside its node, and the copies for a token's further experts in the
+        expert-major layout, are its own work and happen here.
+        """
+        *views, counts, expert_counts, padded_counts = self._core.dispatch_recv(pending._core)
+        if self._by_expert:
+            views[1:3] = [view.reshape(-1) for view in views[1:3]]
+        tokens, row_weights, row_indices, row_scales = (
+            view if given is None else given[: pending.rows]
+            for view, given in zip(views, pending._out._arrays, strict=True)
         )
         return Dispatched(
-            rows, row_weights, row_indices, row_scales, counts, Handle(self._core, handle)
+            tokens,
+            row_weights,
+            row_indices,
+            row_scales if self._scaled else None,
+            counts,
+            expert_counts if self._by_expert else None,
+            padded_counts if self._by_expert else None,
+            Handle(self._core, pending._core),
         )
 
     def combine(
@@ -135,12 +288,42 @@ class ExpertParallel:
     ) -> NDArray[Any]:
         """Collective: returns [T, hidden] of combine_dtype: for each token the sum of its rows.
 
-        expert_out [rows, hidden]: row i is the caller's weighted sum over its experts of received
-        row i; no weight is applied here. Sums are formed in float32, in a fixed order, and rounded
-        once; a token that went nowhere gives zeros. `out` takes the result in place of a new array.
+        expert_out [R, hidden], C-contiguous. Contiguous layout: row i is the caller's weighted sum
+        over its experts of received row i; no weight is applied here. Expert-major: row i is what
+        the expert makes of received row i; each PE forms the weighted sum of a token's rows in
+        float32 and rounds it to combine_dtype; rows of zeros are not read.
+
+        Sums over PEs are formed in float32, in a fixed order, and rounded once; a token that went
+        nowhere gives zeros. `out` takes the result in place of a new array.
         """
-        return self._core.combine(expert_out, handle._core, out)
+        return self._core.combine(expert_out, _core_of("combine", handle), out)
+
+    def combine_send(self, expert_out: NDArray[Any], handle: Handle) -> PendingCombine:
+        """Collective, as combine: returns when the other PEs can go on without this one.
+
+        In a job of one node it waits for nobody. With several it waits until the PEs of this node
+        are here, sums what the tokens of other nodes are owed and hands it to the NICs. expert_out
+        may change afterwards, unless it is the expert buffer: then when combine_recv has returned
+        on the PEs of this node.
+        """
+        core = _core_of("combine", handle)
+        self._core.combine_send(expert_out, core)
+        return PendingCombine(core, expert_out)
+
+    def combine_recv(
+        self, pending: PendingCombine, *, out: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
+        """Collective: waits for the other PEs' results and sums them, as combine."""
+        return self._core.combine_recv(pending._core, out)
 
     def free(self) -> None:
         """Collective: gives the symmetric memory back, and with it what dispatch returned."""
         self._core.free()
+
+
+def _core_of(call: str, handle: Handle) -> Any:
+    if not isinstance(handle, Handle):
+        raise ArgumentError(
+            f"{call}: handle of type {type(handle).__name__} is not what dispatch returned"
+        )
+    return handle._core

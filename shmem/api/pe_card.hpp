@@ -42,7 +42,7 @@ struct PeCard {
   FixedText<2048> settings;
   FixedText<64> host;
   FixedText<64> boot_id;
-  FixedText<512> error;  // why this PE cannot go on; empty when it can
+  FixedText<512> error;    // why this PE cannot go on; empty when it can
   FixedText<256> no_nics;  // why it has none, though it should
   CoreSet cores = {};
   SegmentHandle heap;

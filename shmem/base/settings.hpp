@@ -45,7 +45,7 @@ struct SettingInfo {
   const char* name;
   const char* fallback;
   const char* meaning;
-  bool may_differ = false;  // between PEs
+  bool may_differ = false;         // between PEs
   const char* standard = nullptr;  // the specification's name for it, asked when ours is not set
 };
 

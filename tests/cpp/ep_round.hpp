@@ -28,15 +28,34 @@ class EpRound {
   }
   // Small integers: exact in every type, and so are their sums.
   float value(int pe, int token, int column) const {
-    return static_cast<float>((pe * 7 + token * 3 + column + round_) % 9 - 4);
+    return static_cast<float>((pe * 7 + token * 3 + column + round_ + shift) % 9 - 4);
   }
-  int owner(int id) const { return id < 0 ? -1 : id / static_cast<int>(config_.experts / n_pes_); }
+  int first_expert(int pe) const { return pe * static_cast<int>(config_.experts) / n_pes_; }
+  int owner(int id) const {
+    for (int pe = n_pes_ - 1; pe >= 0 && id >= 0; --pe)
+      if (first_expert(pe) <= id) return pe;
+    return -1;
+  }
+  // The weight of an expert for a token: of all places where the token names it.
+  float pair_weight(int pe, int token, int id) const {
+    float sum = 0;
+    for (int k = 0; k < config_.topk; ++k)
+      if (expert(pe, token, k) == id) sum += weight(pe, token, k);
+    return sum;
+  }
+  bool names(int pe, int token, int id) const {
+    for (int k = 0; k < config_.topk; ++k)
+      if (expert(pe, token, k) == id) return true;
+    return false;
+  }
   std::set<int> destinations(int pe, int token) const {
     std::set<int> out;
     for (int k = 0; k < config_.topk; ++k) out.insert(owner(expert(pe, token, k)));
     out.erase(-1);
     return out;
   }
+
+  int shift = 0;  // other tokens by the same routing
 
  private:
   int random(int a, int b, int c) const {
@@ -79,12 +98,12 @@ struct EpArrays {
   std::vector<float> weights;
 };
 
-// Differences between what a PE received and what it should have; 0 when all is well.
+// Differences between what a PE received in the contiguous layout and what it should have; 0 when
+// all is well.
 inline int wrong_received(const EpRound& round, const ep::Config& config, int n_pes, int pe,
                           const ep::Received& got) {
   int wrong = 0;
   int64_t row = 0;
-  const int local_experts = static_cast<int>(config.experts) / n_pes;
   for (int source = 0; source < n_pes; ++source) {
     const int64_t before = row;
     for (int token = 0; token < round.tokens(source); ++token) {
@@ -95,7 +114,7 @@ inline int wrong_received(const EpRound& round, const ep::Config& config, int n_
         wrong += values[column] != round.value(source, token, column);
       for (int k = 0; k < config.topk; ++k) {
         const int id = round.expert(source, token, k);
-        const int local = round.owner(id) == pe ? id - pe * local_experts : -1;
+        const int local = round.owner(id) == pe ? id - round.first_expert(pe) : -1;
         wrong += static_cast<const int64_t*>(got.indices.data)[row * config.topk + k] != local;
         wrong += static_cast<const float*>(got.weights.data)[row * config.topk + k] !=
                  round.weight(source, token, k);
@@ -107,16 +126,69 @@ inline int wrong_received(const EpRound& round, const ep::Config& config, int n_
   return wrong + (row != got.handle.rows);
 }
 
-// The expert of PE d multiplies by d + 1, so that the result tells whose rows were summed.
+// The same in the expert-major layout.
+inline int wrong_blocks(const EpRound& round, const ep::Config& config, int n_pes, int pe,
+                        const ep::Received& got) {
+  const auto* const tokens = static_cast<const float*>(got.tokens.data);
+  const auto* const weights = static_cast<const float*>(got.weights.data);
+  const auto* const indices = static_cast<const int64_t*>(got.indices.data);
+  const int first = round.first_expert(pe), last = round.first_expert(pe + 1);
+  if (static_cast<int>(got.expert_counts.size()) != last - first) return 1;
+  int wrong = 0;
+  int64_t row = 0;
+  const auto compare = [&](int64_t index, float weight, auto value) {
+    if (row == got.handle.rows) return 1;
+    int different = (indices[row] != index) + (weights[row] != weight);
+    for (int column = 0; column < config.hidden; ++column)
+      different += tokens[row * config.hidden + column] != value(column);
+    ++row;
+    return different;
+  };
+  for (int id = first; id < last; ++id) {
+    const auto expert = static_cast<std::size_t>(id - first);
+    const int64_t begin = row;
+    for (int source = 0; source < n_pes; ++source)
+      for (int token = 0; token < round.tokens(source); ++token)
+        if (round.names(source, token, id))
+          wrong += compare(id - first, round.pair_weight(source, token, id),
+                           [&](int column) { return round.value(source, token, column); });
+    wrong += got.expert_counts[expert] != row - begin;
+    while (row % config.alignment != 0) wrong += compare(-1, 0, [](int) { return 0.0f; });
+    wrong += got.padded_counts[expert] != row - begin;
+  }
+  return wrong + (row != got.handle.rows);
+}
+
+// What the experts make of a received row. Contiguous: PE d multiplies by d + 1. Expert-major:
+// expert e multiplies by e + 1, and makes nonsense of rows that only fill a block. The result tells
+// whose rows were summed.
+inline void apply_experts(const EpRound& round, const ep::Config& config, int pe,
+                          const ep::Received& got, float* results) {
+  const auto* const tokens = static_cast<const float*>(got.tokens.data);
+  const auto* const indices = static_cast<const int64_t*>(got.indices.data);
+  for (int64_t row = 0; row < got.handle.rows; ++row) {
+    const auto expert = static_cast<float>(indices[row] + round.first_expert(pe) + 1);
+    const bool filling = config.by_expert() && indices[row] < 0;
+    const float factor = config.by_expert() ? expert : static_cast<float>(pe + 1);
+    for (int64_t i = row * config.hidden; i < (row + 1) * config.hidden; ++i)
+      results[i] = filling ? std::nanf("") : tokens[i] * factor;
+  }
+}
+
 inline int wrong_combined(const EpRound& round, const ep::Config& config, int pe,
                           const std::vector<float>& out) {
   int wrong = 0;
   for (int token = 0; token < round.tokens(pe); ++token) {
-    int factor = 0;
-    for (const int destination : round.destinations(pe, token)) factor += destination + 1;
+    float factor = 0;
+    if (config.by_expert())
+      for (int k = 0; k < config.topk; ++k)  // an index of -1 adds nothing
+        factor += static_cast<float>(round.expert(pe, token, k) + 1) * round.weight(pe, token, k);
+    else
+      for (const int destination : round.destinations(pe, token))
+        factor += static_cast<float>(destination + 1);
     for (int column = 0; column < config.hidden; ++column)
       wrong += out[static_cast<std::size_t>(token * config.hidden + column)] !=
-               static_cast<float>(factor) * round.value(pe, token, column);
+               factor * round.value(pe, token, column);
   }
   return wrong;
 }

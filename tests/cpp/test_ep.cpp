@@ -25,60 +25,126 @@ ep::Config small_config(int n_pes) {
   return config;
 }
 
+ep::Config by_expert(ep::Config config, int64_t alignment) {
+  config.layout = ep::Layout::expert_major;
+  config.alignment = alignment;
+  return config;
+}
+
+std::vector<ep::Config> in_all_layouts(const ep::Config& config) {
+  return {config, by_expert(config, 1), by_expert(config, 4)};
+}
+
 // What a test varies beside the configuration.
 struct Plan {
   int rounds = 12;
   bool tokens_in_heap = false;
-  int late_pe = -1;    // takes its time at random
-  int uncombined = 5;  // every so many rounds nobody combines
+  bool own_arrays = false;  // dispatch delivers into the caller's
+  int late_pe = -1;         // takes its time at random
+  int uncombined = 5;       // every so many rounds nobody combines
+  int again = 4;            // every so many rounds the routing serves for other tokens, too
 };
 
-// Dispatch, experts, combine; returns the number of wrong values.
-int play(Runtime& runtime, const ep::Config& config, const Plan& plan) {
-  const int pe = runtime.my_pe();
-  const std::shared_ptr<Runtime> borrowed(&runtime, [](Runtime*) {});
-  ep::ExpertParallel exchange(borrowed, config);
-  const auto bytes = static_cast<std::size_t>(config.max_tokens) * config.token_bytes();
-  void* const heap_tokens = runtime.malloc(bytes);
-  std::mt19937 random(static_cast<unsigned>(pe));
-  int wrong = 0;
-  for (int number = 0; number < plan.rounds; ++number) {
-    const EpRound round(config, runtime.n_pes(), number);
-    const EpArrays arrays(round, config, pe);
-    ep::Batch batch = arrays.batch(config);
-    if (plan.tokens_in_heap) {
-      if (batch.tokens.bytes() > 0)
-        std::memcpy(heap_tokens, arrays.tokens.data(), batch.tokens.bytes());
-      batch.tokens.data = heap_tokens;
-    }
-    if (pe == plan.late_pe) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-    const ep::Received got = exchange.dispatch(batch);
-    if (plan.tokens_in_heap) std::memset(heap_tokens, 0x7f, bytes);  // it may change now
-    wrong += wrong_received(round, config, runtime.n_pes(), pe, got);
-    if (number % plan.uncombined == plan.uncombined - 1) continue;
-
-    // Every other round the results come from elsewhere.
-    std::vector<float> elsewhere(static_cast<std::size_t>(got.handle.rows * config.hidden));
-    float* const results = number % 2 == 0
-                               ? elsewhere.data()
-                               : static_cast<float*>(exchange.expert_buffer(got.handle));
-    for (std::size_t i = 0; i < elsewhere.size(); ++i)
-      results[i] = static_cast<const float*>(got.tokens.data)[i] * static_cast<float>(pe + 1);
-    if (pe == plan.late_pe) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-    std::vector<float> out(static_cast<std::size_t>(arrays.rows * config.hidden), 1e30f);
-    exchange.combine({results, got.handle.rows, config.hidden, ep::Type::fp32}, got.handle,
-                     out.data());
-    wrong += wrong_combined(round, config, pe, out);
+// One PE's part in a plan; counts the wrong values.
+class Player {
+ public:
+  Player(Runtime& runtime, const ep::Config& config, const Plan& plan)
+      : runtime_(runtime),
+        config_(config),
+        plan_(plan),
+        pe_(runtime.my_pe()),
+        exchange_(std::shared_ptr<Runtime>(&runtime, [](Runtime*) {}), config),
+        random_(static_cast<unsigned>(pe_)) {
+    const auto bytes = static_cast<std::size_t>(config.max_tokens) * config.token_bytes();
+    heap_tokens_ = runtime.malloc(bytes);
+    const auto rows = static_cast<std::size_t>(config.received(runtime.n_pes()));
+    tokens_.resize(rows * static_cast<std::size_t>(config.hidden));
+    weights_.resize(rows * static_cast<std::size_t>(config.routing_columns()));
+    indices_.resize(weights_.size());
   }
-  runtime.free(heap_tokens);
-  exchange.free();
-  return wrong;
-}
+
+  int play() {
+    for (int number = 0; number < plan_.rounds; ++number) {
+      EpRound round(config_, runtime_.n_pes(), number);
+      const ep::Handle handle = dispatch(round, nullptr);
+      if (number % plan_.again == plan_.again - 1) {
+        round.shift = 5;
+        combine(round, dispatch(round, &handle), number);
+      } else {
+        combine(round, handle, number);
+      }
+    }
+    runtime_.free(heap_tokens_);
+    exchange_.free();
+    return wrong_;
+  }
+
+ private:
+  void be_late() {
+    if (pe_ == plan_.late_pe)
+      std::this_thread::sleep_for(std::chrono::microseconds(random_() % 2000));
+  }
+
+  ep::Outputs outputs() {
+    ep::Outputs out;
+    if (!plan_.own_arrays) return out;
+    const int64_t rows = config_.received(runtime_.n_pes()), columns = config_.routing_columns();
+    out.tokens = {tokens_.data(), rows, config_.hidden, ep::Type::fp32};
+    out.weights = {weights_.data(), rows, columns, ep::Type::fp32};
+    out.indices = {indices_.data(), rows, columns, ep::Type::int64};
+    return out;
+  }
+
+  ep::Handle dispatch(const EpRound& round, const ep::Handle* known) {
+    const EpArrays arrays(round, config_, pe_);
+    ep::Batch batch = arrays.batch(config_);
+    if (plan_.tokens_in_heap) {
+      if (batch.tokens.bytes() > 0)
+        std::memcpy(heap_tokens_, arrays.tokens.data(), batch.tokens.bytes());
+      batch.tokens.data = heap_tokens_;
+    }
+    be_late();
+    got_ = known ? exchange_.dispatch(batch.tokens, {}, *known, outputs())
+                 : exchange_.dispatch(batch, outputs());
+    if (plan_.tokens_in_heap)  // it may change now
+      std::memset(heap_tokens_, 0x7f, static_cast<std::size_t>(batch.tokens.bytes()));
+    wrong_ += config_.by_expert() ? wrong_blocks(round, config_, runtime_.n_pes(), pe_, got_)
+                                  : wrong_received(round, config_, runtime_.n_pes(), pe_, got_);
+    return got_.handle;
+  }
+
+  void combine(const EpRound& round, const ep::Handle& handle, int number) {
+    if (number % plan_.uncombined == plan_.uncombined - 1) return;
+    // Every other round the results come from elsewhere.
+    std::vector<float> elsewhere(static_cast<std::size_t>(handle.rows * config_.hidden));
+    float* const results =
+        number % 2 == 0 ? elsewhere.data() : static_cast<float*>(exchange_.expert_buffer(handle));
+    apply_experts(round, config_, pe_, got_, results);
+    be_late();
+    std::vector<float> out(static_cast<std::size_t>(round.tokens(pe_) * config_.hidden), 1e30f);
+    exchange_.combine({results, handle.rows, config_.hidden, ep::Type::fp32}, handle,
+                      {out.data(), round.tokens(pe_), config_.hidden, ep::Type::fp32});
+    wrong_ += wrong_combined(round, config_, pe_, out);
+  }
+
+  Runtime& runtime_;
+  const ep::Config config_;
+  const Plan plan_;
+  const int pe_;
+  ep::ExpertParallel exchange_;
+  std::mt19937 random_;
+  void* heap_tokens_ = nullptr;
+  std::vector<float> tokens_, weights_;
+  std::vector<int64_t> indices_;
+  ep::Received got_;
+  int wrong_ = 0;
+};
 
 int play_everywhere(int n_pes, const Environment& environment, const ep::Config& config,
                     const Plan& plan) {
   std::atomic<int> wrong{0};
-  run_pes(n_pes, environment, [&](Runtime& runtime) { wrong += play(runtime, config, plan); });
+  run_pes(n_pes, environment,
+          [&](Runtime& runtime) { wrong += Player(runtime, config, plan).play(); });
   return wrong;
 }
 
@@ -105,43 +171,83 @@ bool says(const std::string& whole, const char* part) {
 }  // namespace
 
 TEST_CASE("ep: rows arrive in their places and come back summed, on every shape") {
-  for (const Shape& shape : all_shapes()) {
-    CAPTURE(shape.name);
-    CHECK(play_everywhere(4, environment_of(shape), small_config(4), {}) == 0);
-  }
+  for (const Shape& shape : all_shapes())
+    for (const ep::Config& config : in_all_layouts(small_config(4))) {
+      CAPTURE(shape.name);
+      CAPTURE(config.describe(4));
+      CHECK(play_everywhere(4, environment_of(shape), config, {}) == 0);
+    }
 }
 
 TEST_CASE("ep: nodes of unequal size forward through the smaller one's local indices") {
-  for (const char* emulated : {"", "ordered=off,atomics=off"}) {
-    CHECK(play_everywhere(5, nodes_of("2", emulated), small_config(5), {}) == 0);
-    CHECK(play_everywhere(5, nodes_of("3", emulated), small_config(5), {}) == 0);
+  for (const char* emulated : {"", "ordered=off,atomics=off"})
+    for (const ep::Config& config : in_all_layouts(small_config(5)))
+      for (const char* nodes : {"2", "3"})
+        CHECK(play_everywhere(5, nodes_of(nodes, emulated), config, {}) == 0);
+}
+
+TEST_CASE("ep: any number of PEs, and experts that cannot be split evenly, also fewer than PEs") {
+  for (int n_pes = 1; n_pes <= 6; ++n_pes)
+    for (const int64_t experts : {1, 2, 7, 3 * n_pes + 1})
+      for (const char* nodes : {"0", "2"}) {
+        if (n_pes == 1 && nodes[0] == '2') continue;
+        ep::Config config = small_config(n_pes);
+        config.experts = experts;
+        config.topk = std::min<int64_t>(5, experts);
+        for (const ep::Config& layout : in_all_layouts(config)) {
+          CAPTURE(layout.describe(n_pes));
+          Plan plan;
+          plan.rounds = 4;
+          CHECK(play_everywhere(n_pes, nodes_of(nodes, ""), layout, plan) == 0);
+        }
+      }
+}
+
+TEST_CASE("ep: a token with more experts than any fixed number: the ninth was dropped elsewhere") {
+  for (const char* nodes : {"0", "2"}) {
+    ep::Config config = small_config(4);
+    config.experts = 19;
+    for (const int64_t topk : {9, 19}) {
+      config.topk = topk;
+      for (const ep::Config& layout : in_all_layouts(config))
+        CHECK(play_everywhere(4, nodes_of(nodes, ""), layout, {}) == 0);
+    }
   }
+}
+
+TEST_CASE("ep: dispatch may deliver into the caller's arrays") {
+  Plan plan;
+  plan.own_arrays = true;
+  for (const char* nodes : {"0", "2", "4"})
+    for (const ep::Config& config : in_all_layouts(small_config(4)))
+      CHECK(play_everywhere(4, nodes_of(nodes, ""), config, plan) == 0);
 }
 
 TEST_CASE("ep: a late PE never sees or causes overwritten rows") {
   Plan plan;
   plan.rounds = 40;
   for (int late = 0; late < 4; late += 3)
-    for (const char* nodes : {"0", "2", "4"}) {
-      plan.late_pe = late;
-      CHECK(play_everywhere(4, nodes_of(nodes, "ordered=off"), small_config(4), plan) == 0);
-    }
+    for (const char* nodes : {"0", "2", "4"})
+      for (const ep::Config& config : {small_config(4), by_expert(small_config(4), 4)}) {
+        plan.late_pe = late;
+        CHECK(play_everywhere(4, nodes_of(nodes, "ordered=off"), config, plan) == 0);
+      }
 }
 
 TEST_CASE("ep: several blocks, tokens in the heap, a tiny ring, one row per put") {
   Plan plan;
   plan.tokens_in_heap = true;
   for (const int64_t blocks : {1, 2, 3})
-    for (const char* nodes : {"0", "2", "4"}) {
-      CAPTURE(nodes);
-      Environment environment = nodes_of(nodes, "");
-      environment["RAILSHMEM_RING"] = "4";
-      environment["RAILSHMEM_QUEUE_DEPTH"] = "8";
-      ep::Config config = small_config(4);
-      config.blocks = blocks;
-      CHECK(play_everywhere(4, environment, config, plan) == 0);
-      plan.tokens_in_heap = !plan.tokens_in_heap;
-    }
+    for (const char* nodes : {"0", "2", "4"})
+      for (ep::Config config : {small_config(4), by_expert(small_config(4), 4)}) {
+        CAPTURE(nodes);
+        Environment environment = nodes_of(nodes, "");
+        environment["RAILSHMEM_RING"] = "4";
+        environment["RAILSHMEM_QUEUE_DEPTH"] = "8";
+        config.blocks = blocks;
+        CHECK(play_everywhere(4, environment, config, plan) == 0);
+        plan.tokens_in_heap = !plan.tokens_in_heap;
+      }
 }
 
 TEST_CASE("ep: more rows than one chunk") {
@@ -152,13 +258,14 @@ TEST_CASE("ep: more rows than one chunk") {
   plan.rounds = 6;
   // Without a combine between them, dispatches run ahead of the forwarders as far as they can.
   for (const int uncombined : {1, 3})
-    for (const int64_t blocks : {1, 2}) {
-      config.blocks = blocks;
-      plan.uncombined = uncombined;
-      Environment environment = nodes_of("2", "ordered=off");
-      environment["RAILSHMEM_HEAP_SIZE"] = "64M";
-      CHECK(play_everywhere(4, environment, config, plan) == 0);
-    }
+    for (const int64_t blocks : {1, 2})
+      for (const char* nodes : {"2", "4"}) {
+        config.blocks = blocks;
+        plan.uncombined = uncombined;
+        Environment environment = nodes_of(nodes, "ordered=off");
+        environment["RAILSHMEM_HEAP_SIZE"] = "64M";
+        CHECK(play_everywhere(4, environment, config, plan) == 0);
+      }
 }
 
 TEST_CASE(
@@ -182,7 +289,7 @@ TEST_CASE(
         std::vector<float> out(tokens.size());
         const auto both = [&] {
           const ep::Received got = exchange.dispatch(batch);
-          exchange.combine(got.tokens, got.handle, out.data());
+          exchange.combine(got.tokens, got.handle, {out.data(), 2, config.hidden, ep::Type::fp32});
         };
         if (round % 2 == 0) {
           CHECK(says(refusal_of(both), "PE 2 would receive 8 rows, more than max_received=4"));
@@ -203,8 +310,9 @@ TEST_CASE("ep: bad input is refused by name before anything is sent") {
       change(config);
       return refusal_of([&] { ep::ExpertParallel unused(borrowed, config); });
     };
-    CHECK(says(made([](ep::Config& c) { c.experts = 7; }),
-               "experts=7 cannot be split evenly over 2 PEs"));
+    CHECK(says(made([](ep::Config& c) { c.alignment = 8; }),
+               "alignment=8 is for layout=expert-major"));
+    CHECK(says(made([](ep::Config& c) { c.handles = 0; }), "handles=0: expected from 1"));
     CHECK(says(made([](ep::Config& c) { c.topk = 7; }), "topk=7: expected from 1 to 6"));
     CHECK(
         says(made([](ep::Config& c) { c.hidden = 5; }), "has 20 bytes: expected a multiple of 16"));
@@ -233,15 +341,15 @@ TEST_CASE("ep: bad input is refused by name before anything is sent") {
     CHECK(says(sent([](ep::Batch&, Ids& ids) { ids[0] = -2; }), "expert -2 does not exist"));
 
     const ep::Received first = exchange.dispatch(arrays.batch(config));
-    std::vector<float> out(arrays.tokens.size());
+    std::vector<float> sums(arrays.tokens.size());
+    const ep::Matrix out{sums.data(), arrays.rows, config.hidden, ep::Type::fp32};
     ep::Matrix fewer = first.tokens;
     fewer.rows = 0;
-    CHECK(says(refusal_of([&] { exchange.combine(fewer, first.handle, out.data()); }),
+    CHECK(says(refusal_of([&] { exchange.combine(fewer, first.handle, out); }),
                "expert_out has shape [0"));
-    CHECK(says(refusal_of([&] { other.combine(first.tokens, first.handle, out.data()); }),
-               "another"));
-    exchange.combine(first.tokens, first.handle, out.data());
-    CHECK(says(refusal_of([&] { exchange.combine(first.tokens, first.handle, out.data()); }),
+    CHECK(says(refusal_of([&] { other.combine(first.tokens, first.handle, out); }), "another"));
+    exchange.combine(first.tokens, first.handle, out);
+    CHECK(says(refusal_of([&] { exchange.combine(first.tokens, first.handle, out); }),
                "combined already"));
     exchange.dispatch(arrays.batch(config));
     CHECK(says(refusal_of([&] { exchange.expert_buffer(first.handle); }),

@@ -132,9 +132,7 @@ def test_sizes_that_differ_between_pes_are_named_on_all(comm: MPI.Intracomm, sha
 def test_different_collectives_at_once_are_named(comm: MPI.Intracomm) -> None:
     with job(comm, settings_of("2 nodes", comm.size)) as rt:
         call = (lambda: rt.malloc(64)) if rt.my_pe == 1 else rt.barrier_all
-        with pytest.raises(
-            railshmem.ArgumentError, match="PE 0: barrier or sync; PE 1: shmem_mal"
-        ):
+        with pytest.raises(railshmem.ArgumentError, match="PE 0: barrier or sync; PE 1: shmem_mal"):
             call()
 
 

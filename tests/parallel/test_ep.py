@@ -14,89 +14,22 @@ import pytest
 from mpi4py import MPI
 
 import ep_reference as reference
-import railshmem
+from ep_layer import NODES, SHAPES, Layer, every_layout, same_bits, settings_of
 from ep_reference import Batch, Shape
 from jobs import job
 from railshmem import ArgumentError, HeapExhausted, symmetric_array
-from railshmem.ep import Dispatched, ExpertParallel
+from railshmem.ep import ExpertParallel
 
 pytestmark = pytest.mark.mpi(min_size=2)
 
-SHAPES = {
-    "bf16": Shape(ml_dtypes.bfloat16),
-    "fp32": Shape(np.float32),
-    "fp8 + scales": Shape(ml_dtypes.float8_e4m3fn),
-}
 ODD_SHAPES = [
     Shape(np.float16, hidden=1000, topk=1),
     Shape(ml_dtypes.bfloat16, hidden=2056, experts_per_pe=1, topk=2, max_tokens=1),
     Shape(np.float32, hidden=4, experts_per_pe=3, topk=6, max_tokens=200),
     Shape(ml_dtypes.float8_e5m2, hidden=384, experts_per_pe=9, topk=17),
+    Shape(ml_dtypes.bfloat16, hidden=64, experts_per_pe=2, topk=4, more_experts=1),
+    Shape(np.float32, hidden=8, experts_per_pe=0, topk=2, more_experts=2),  # fewer than PEs
 ]
-# Nodes for n PEs.
-NODES: dict[str, Callable[[int], int]] = {
-    "one node": lambda n: 1,
-    "2 nodes": lambda n: min(2, n),
-    "a node per PE": lambda n: n,
-}
-
-
-def settings_of(nodes: str, n_pes: int, emulated: str = "", **more: str) -> dict[str, str]:
-    return {
-        "RAILSHMEM_NODES": str(NODES[nodes](n_pes)),
-        "RAILSHMEM_RAILS": "2",
-        "RAILSHMEM_EMULATED": emulated,
-        "RAILSHMEM_HEAP_SIZE": "64M",
-        "RAILSHMEM_TIMEOUT_S": "30",
-        **more,
-    }
-
-
-def same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
-
-
-class Layer:
-    """An ExpertParallel whose every round is compared with the reference."""
-
-    def __init__(self, rt: railshmem.Runtime, shape: Shape, **more: Any) -> None:
-        self.rt, self.shape = rt, shape
-        self.exchange = ExpertParallel(**shape.arguments(rt.n_pes), runtime=rt, **more)
-
-    def batches(self, number: int, n_tokens: dict[int, int] | None = None) -> list[Batch]:
-        """What every PE sends in this round."""
-        given = n_tokens or {}
-        n_pes = self.rt.n_pes
-        return [reference.draw(self.shape, n_pes, pe, number, given.get(pe)) for pe in range(n_pes)]
-
-    def dispatch(self, batches: list[Batch]) -> tuple[Dispatched, np.ndarray]:
-        """What arrived, after a look at every bit, and what the experts make of it."""
-        me = self.rt.my_pe
-        got = self.exchange.dispatch(*batches[me].arrays)
-        rows, counts = reference.arriving(self.shape, self.rt.n_pes, me, batches)
-        assert got.counts.tolist() == counts.tolist()
-        assert same_bits(got.tokens, rows.tokens)
-        assert same_bits(got.indices, rows.indices)
-        assert same_bits(got.weights, rows.weights)
-        assert same_bits(got.scales, rows.scales)
-        return got, reference.expert_results(self.shape, me, rows)
-
-    def combine(self, got: Dispatched, results: np.ndarray, batch: Batch) -> np.ndarray:
-        out = self.exchange.combine(results, got.handle)
-        exact, bound = reference.combined(self.shape, batch)
-        assert out.dtype == self.shape.combine_dtype
-        assert np.all(np.abs(out.astype(np.float32) - exact) <= bound)
-        return out
-
-    def round(self, number: int, n_tokens: dict[int, int] | None = None) -> np.ndarray:
-        batches = self.batches(number, n_tokens)
-        got, results = self.dispatch(batches)
-        if number % 2:  # written in place, or copied by combine
-            got.handle.expert_buffer()[...] = results
-            results = got.handle.expert_buffer()
-        return self.combine(got, results, batches[self.rt.my_pe])
 
 
 @pytest.mark.parametrize("ordered", ["ordered=on", "ordered=off"])
@@ -107,32 +40,48 @@ def test_every_round_matches_the_reference_and_repeats(
 ) -> None:
     with job(comm, settings_of(nodes, comm.size, f"{atomics},{ordered}")) as rt:
         for shape in SHAPES.values():
-            layer = Layer(rt, shape)
-            first = [layer.round(number) for number in range(4)]
-            again = [layer.round(number) for number in range(4)]
-            assert all(map(same_bits, first, again))
-            layer.exchange.free()
+            for layer in every_layout(rt, shape):
+                first = [layer.round(number) for number in range(3)]
+                again = [layer.round(number) for number in range(3)]
+                assert all(map(same_bits, first, again))
+                layer.exchange.free()
 
 
 @pytest.mark.parametrize("nodes", NODES)
 def test_odd_shapes(comm: MPI.Intracomm, nodes: str) -> None:
     with job(comm, settings_of(nodes, comm.size, "ordered=off")) as rt:
         for shape in ODD_SHAPES:
-            topk = min(shape.topk, shape.experts_per_pe * rt.n_pes)
-            layer = Layer(rt, shape._replace(topk=topk))
-            for number in range(3):
-                layer.round(number)
-            layer.exchange.free()
+            topk = min(shape.topk, shape.experts(rt.n_pes))
+            for layer in every_layout(rt, shape._replace(topk=topk)):
+                for number in range(3):
+                    layer.round(number)
+                layer.exchange.free()
+
+
+@pytest.mark.parametrize("nodes", NODES)
+def test_nine_and_more_experts_of_a_token(comm: MPI.Intracomm, nodes: str) -> None:
+    """The ninth was dropped by a loop over eight: up to all experts must count."""
+    with job(comm, settings_of(nodes, comm.size)) as rt:
+        shape = Shape(np.float32, hidden=32, experts_per_pe=5, more_experts=3)
+        for topk in (9, shape.experts(rt.n_pes)):
+            for layer in every_layout(rt, shape._replace(topk=topk)):
+                batches = layer.batches(1, dict.fromkeys(range(rt.n_pes), 7))
+                for batch in batches:  # all of its experts differ, and all are named
+                    batch.indices[...] = np.arange(topk)
+                got, results = layer.dispatch(batches)
+                layer.combine(got, results, batches[rt.my_pe])
+                layer.exchange.free()
 
 
 @pytest.mark.parametrize("nodes", NODES)
 def test_pes_without_tokens(comm: MPI.Intracomm, nodes: str) -> None:
+    """A rank with zero tokens, or one that receives none, hung the job."""
     with job(comm, settings_of(nodes, comm.size)) as rt:
-        layer = Layer(rt, SHAPES["bf16"])
         nobody = dict.fromkeys(range(rt.n_pes), 0)
-        for number, empty in enumerate([{0: 0}, {rt.n_pes - 1: 0}, nobody, {}]):
-            out = layer.round(number, empty)
-            assert len(out) == 0 or rt.my_pe not in empty
+        for layer in every_layout(rt, SHAPES["bf16"]):
+            for number, empty in enumerate([{0: 0}, {rt.n_pes - 1: 0}, nobody, {}]):
+                out = layer.round(number, empty)
+                assert len(out) == 0 or rt.my_pe not in empty
 
 
 @pytest.mark.parametrize("nodes", NODES)
@@ -154,21 +103,25 @@ def test_tokens_that_go_nowhere_or_twice_to_the_same_expert(
         assert not out[0].any()
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "expert-major"])
 @pytest.mark.parametrize("nodes", NODES)
-def test_300_rounds_with_one_late_pe_and_no_barrier(comm: MPI.Intracomm, nodes: str) -> None:
+def test_1000_rounds_with_one_late_pe_and_no_barrier(
+    comm: MPI.Intracomm, nodes: str, layout: str
+) -> None:
+    """Dispatch of round n + 1 overwrote what combine of round n still read."""
     shape = Shape(np.float32, hidden=32, topk=3, max_tokens=6)
     rng = np.random.default_rng()
     with job(comm, settings_of(nodes, comm.size, "ordered=off")) as rt:
-        layer = Layer(rt, shape)
+        layer = Layer(rt, shape, layout)
         late = rt.my_pe == rt.n_pes - 1
-        for number in range(300):
-            if late:
+        for number in range(1000):
+            if late and number % 3 == 0:
                 time.sleep(rng.exponential(0.001))
-            batches = layer.batches(number)
+            batches = layer.batches(number % 40)
             got, results = layer.dispatch(batches)
             if number % 7 == 0:
                 continue  # nobody combines this one
-            if late:
+            if late and number % 3 == 1:
                 time.sleep(rng.exponential(0.001))
             layer.combine(got, results, batches[rt.my_pe])
 
@@ -202,16 +155,17 @@ def test_tokens_in_the_heap_may_change_after_dispatch(comm: MPI.Intracomm, nodes
             batches[me] = mine
             rows, _ = reference.arriving(layer.shape, n_pes, me, batches)
             assert same_bits(got.tokens, rows.tokens)
-            layer.combine(got, reference.expert_results(layer.shape, me, rows), mine)
+            results = reference.expert_results(layer.shape, n_pes, me, rows)
+            layer.combine(got, results, mine)
 
 
 @pytest.mark.parametrize("nodes", NODES)
 def test_blocks_change_no_bit(comm: MPI.Intracomm, nodes: str) -> None:
     with job(comm, settings_of(nodes, comm.size, "ordered=off")) as rt:
-        layers = [Layer(rt, SHAPES["fp8 + scales"], blocks=blocks) for blocks in (1, 2)]
+        serial, threaded = (every_layout(rt, SHAPES["fp8 + scales"], blocks=b) for b in (1, 2))
         for number in range(4):
-            one, two = (layer.round(number) for layer in layers)
-            assert same_bits(one, two)
+            for one, two in zip(serial, threaded, strict=True):
+                assert same_bits(one.round(number), two.round(number))
 
 
 @pytest.mark.parametrize("nodes", NODES)
@@ -362,12 +316,19 @@ def test_rows_beyond_max_received_are_an_error_everywhere(comm: MPI.Intracomm, n
             message = rf"PE 0 would receive {24 * rt.n_pes} rows, more than max_received=24"
             with pytest.raises(ArgumentError, match=message):
                 there_and_back(layer.exchange, batch)
-            batch.indices[...] = rt.my_pe * layer.shape.experts_per_pe
+            batch.indices[...] = layer.shape.local(rt.n_pes, rt.my_pe).start
             assert same_bits(there_and_back(layer.exchange, batch), batch.tokens)
 
 
 BAD_SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
-    "experts": (r"experts=\d+ cannot be split evenly over \d PEs", {"experts": 4 * 3 * 5 + 1}),
+    "experts": (r"experts=0: expected from 1 to", {"experts": 0}),
+    "layout": (r"layout by-expert is not one of contiguous, expert-major", {"layout": "by-expert"}),
+    "alignment": (r"alignment=16 is for layout=expert-major", {"alignment": 16}),
+    "no alignment": (
+        r"alignment=0: expected from 1",
+        {"layout": "expert-major", "alignment": 0},
+    ),
+    "handles": (r"handles=0: expected from 1", {"handles": 0}),
     "topk": (r"topk=0: expected from 1 to", {"topk": 0}),
     "row": (r"has 510 bytes: expected a multiple of 16", {"hidden": 255}),
     "dtype": (r"dtype float64 is not one of bfloat16, float16, float32", {"dtype": np.float64}),

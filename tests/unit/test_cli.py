@@ -329,10 +329,13 @@ def test_ep_beside_alltoallv(dtype: str) -> None:
         assert line["dtype"] == dtype
 
 
-def test_a_layout_that_is_not_built_is_an_error() -> None:
-    done = run_tool(0, "bench", "ep", "--layout", "expert-major")
-    assert done.returncode == 2
-    assert "expert-major is not built yet" in done.stderr
+@needs_mpirun
+@pytest.mark.parametrize("dtype", ["bf16", "fp8"])
+def test_ep_by_expert_agrees_with_mpi_and_is_timed_beside_it(dtype: str) -> None:
+    shape = ("--tokens", "33", "--hidden", "128", "--experts", "16", "--layout", "expert-major")
+    lines = json_lines(4, "ep", *shape, "--dtype", dtype, "--rounds", "2", settings=TWO_NODES)
+    assert [line["bench"] for line in lines] == ["ep", "ep_dispatch", "ep_combine"]
+    assert all(line["layout"] == "expert-major" for line in lines)
 
 
 @needs_mpirun

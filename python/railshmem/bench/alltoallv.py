@@ -1,8 +1,8 @@
 """The rival of expert parallelism: the same exchange through MPI_Alltoallv, done well.
 
 One row per token and destination PE, buffers allocated once, rows packed by numpy's compiled take,
-rows and their routing in two calls, results summed in compiled code. Rows arrive ordered by (source
-PE, source token), exactly as `railshmem.ep` delivers them.
+rows and their routing in two calls, results summed in compiled code. Rows arrive in the order in
+which `railshmem.ep` delivers them, in either layout.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Received(NamedTuple):
     """What dispatch delivers: views of the exchange's buffers, valid until the next dispatch."""
 
     tokens: np.ndarray  # [R, hidden]
-    indices: np.ndarray  # [R, topk], local expert ids, -1 for experts elsewhere
-    weights: np.ndarray  # [R, topk]
+    indices: np.ndarray  # [R, topk], local expert ids, -1 for experts elsewhere; expert-major: [R]
+    weights: np.ndarray  # as indices
     scales: np.ndarray | None  # [R, n_scales]
 
 
@@ -50,7 +50,7 @@ class AlltoallvExchange:
         # Routing of a row: expert ids, weights, scales; 4 bytes each.
         routing = 2 * topk + n_scales
         self._rows_out = np.zeros((sent, row), np.uint8)
-        self._rows_in = np.zeros((received, row), np.uint8)
+        self._rows_in = np.zeros((received + 1, row), np.uint8)  # the last stays zero
         self._routing = np.zeros((max_tokens, routing), np.int32)
         self._routing_out = np.zeros((sent, routing), np.int32)
         self._routing_in = np.zeros((received, routing), np.int32)
@@ -144,6 +144,77 @@ class AlltoallvExchange:
             floats[:, topk : 2 * topk],
             floats[:, 2 * topk :] if self._n_scales else None,
         )
+
+
+class ExpertMajorExchange(AlltoallvExchange):
+    """The same in the expert-major layout: rows are grouped and reduced where the experts are.
+
+    A token must not name an expert twice.
+    """
+
+    def __init__(
+        self, comm: MPI.Comm, *, topk: int, max_tokens: int, alignment: int, **shape: Any
+    ) -> None:
+        super().__init__(comm, topk=topk, max_tokens=max_tokens, **shape)
+        arrivals = max_tokens * self._n_pes
+        most = arrivals * min(topk, self._local_experts)
+        most += self._local_experts * (alignment - 1)
+        self._alignment = alignment
+        self._grouped = np.zeros((most, self._rows_in.shape[1]), np.uint8)
+        self._grouped_scales = np.zeros((most, self._n_scales), np.float32)
+        self._pair_places = np.zeros((topk, arrivals), np.int32)
+        self._pair_weights = np.zeros((topk, arrivals), np.float32)
+        self._reduced = np.zeros((arrivals, self._hidden), self._combine_dtype)
+        self._arrived = 0
+
+    def dispatch(
+        self,
+        tokens: np.ndarray,
+        indices: np.ndarray,
+        weights: np.ndarray,
+        scales: np.ndarray | None = None,
+    ) -> Received:
+        """Collective: as AlltoallvExchange, then copies the rows into their experts' blocks."""
+        got = super().dispatch(tokens, indices, weights, scales)
+        self._arrived = len(got.tokens)
+        rows, columns = np.nonzero(got.indices >= 0)  # ordered by row
+        experts = got.indices[rows, columns]
+        order = np.argsort(experts, kind="stable")
+        counts = np.bincount(experts, minlength=self._local_experts)
+        padded = -(-counts // self._alignment) * self._alignment
+        shifts = _starts(padded) - _starts(counts)  # of a block, by the filling of those before
+        places = np.arange(len(order)) + shifts[experts[order]]
+        rows, columns = rows[order], columns[order]
+        self._pair_places[:, : self._arrived] = -1
+        self._pair_places[columns, rows] = places
+        self._pair_weights[:, : self._arrived] = got.weights.T
+        n_rows = int(padded.sum())
+        taken = np.full(n_rows, len(self._rows_in) - 1)
+        taken[places] = rows
+        np.take(self._rows_in, taken, axis=0, out=self._grouped[:n_rows], mode="clip")
+        ids, row_weights = np.full(n_rows, -1), np.zeros(n_rows, np.float32)
+        ids[places], row_weights[places] = experts[order], got.weights[rows, columns]
+        if got.scales is not None:
+            self._grouped_scales[:n_rows] = 0
+            self._grouped_scales[places] = got.scales[rows]
+        return Received(
+            self._grouped[:n_rows].view(self._dtype),
+            ids,
+            row_weights,
+            self._grouped_scales[:n_rows] if got.scales is not None else None,
+        )
+
+    def combine(self, expert_out: np.ndarray) -> np.ndarray:
+        """Collective: forms the weighted sum of each arrived token, then as AlltoallvExchange."""
+        reduced = self._reduced[: self._arrived]
+        _core.bench.sum_rows(
+            expert_out.view(np.uint8),
+            self._pair_places[:, : self._arrived],
+            reduced.view(np.uint8),
+            self._kind,
+            self._pair_weights[:, : self._arrived],
+        )
+        return super().combine(reduced)
 
 
 def _starts(counts: np.ndarray) -> np.ndarray:

@@ -219,11 +219,16 @@ def init(heaps: tuple[int, ...], rounds: int, json_target: str | None) -> None:
 )
 @click.option("--dtype", default="bf16", show_default=True, type=click.Choice(DTYPES))
 @click.option("--layout", default="contiguous", show_default=True, type=click.Choice(LAYOUTS))
+@click.option(
+    "--alignment",
+    default=16,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Rows of an expert's block are a multiple of it (expert-major).",
+)
 @_with_options(rounds=20)
-def ep(layout: str, rounds: int, json_target: str | None, **shape: Any) -> None:
+def ep(rounds: int, json_target: str | None, **shape: Any) -> None:
     """All PEs dispatch tokens to experts and combine the results."""
-    if layout != "contiguous":
-        raise click.UsageError(f"--layout {layout} is not built yet: use --layout contiguous")
     from railshmem.bench import ep as kind
 
     _run(lambda job: kind.run(job, kind.Shape(**shape), rounds), json_target)

@@ -1,7 +1,8 @@
 """`railshmem bench ep`: one round of dispatch + combine, and each alone, beside MPI_Alltoallv.
 
 The limit is a memcpy, on every PE at once, of the rows that its tokens become: each moved once per
-destination PE. The exchanges are checked against each other before anything is timed.
+destination PE, in the expert-major layout once per expert. The exchanges are checked against each
+other before anything is timed.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
 
 from railshmem import _core
-from railshmem.bench.alltoallv import AlltoallvExchange
+from railshmem.bench.alltoallv import AlltoallvExchange, ExpertMajorExchange
 from railshmem.bench.job import BenchError, Job, address
 from railshmem.bench.measure import Figure, take_turns_together
 from railshmem.bench.report import Result
 from railshmem.bench.token_types import SCALE_BLOCK, TOKEN_TYPES, TokenType, quantise
-from railshmem.ep import ExpertParallel
+from railshmem.ep import ExpertParallel, Layout
 
 Outcome = TypeVar("Outcome")
 
@@ -35,6 +36,13 @@ class Shape:
     experts: int
     topk: int
     dtype: str
+    layout: Layout
+    alignment: int  # expert-major: rows of a block are a multiple of it
+
+    @property
+    def by_expert(self) -> bool:
+        """Whether rows are grouped by expert."""
+        return self.layout == "expert-major"
 
     @cached_property
     def kind(self) -> TokenType:
@@ -60,25 +68,20 @@ class Contest:
         self._indices = np.argsort(-scores, axis=1)[:, : shape.topk].astype(np.int32)
         self._weights = rng.random((shape.tokens, shape.topk), np.float32)
         kind = shape.kind
-        self._ours = ExpertParallel(
-            hidden=shape.hidden,
-            experts=shape.experts,
-            topk=shape.topk,
-            max_tokens=max(shape.tokens, 1),
-            dtype=kind.dispatch,
-            combine_dtype=kind.combine,
-            runtime=job.runtime,
-        )
-        self._rival = AlltoallvExchange(
-            job.comm,
-            hidden=shape.hidden,
-            experts=shape.experts,
-            topk=shape.topk,
-            max_tokens=max(shape.tokens, 1),
-            dtype=kind.dispatch,
-            combine_dtype=kind.combine,
-            n_scales=shape.n_scales,
-        )
+        both: dict[str, Any] = {
+            "hidden": shape.hidden,
+            "experts": shape.experts,
+            "topk": shape.topk,
+            "max_tokens": max(shape.tokens, 1),
+            "dtype": kind.dispatch,
+            "combine_dtype": kind.combine,
+        }
+        if shape.by_expert:
+            both["alignment"] = shape.alignment
+        self._ours = ExpertParallel(**both, layout=shape.layout, runtime=job.runtime)
+        rival = ExpertMajorExchange if shape.by_expert else AlltoallvExchange
+        self._rival = rival(job.comm, **both, n_scales=shape.n_scales)
+        self._combined = np.zeros((shape.tokens, shape.hidden), kind.combine)
         self.rows = self._check_data()
         self._copy_out = np.ones((self.rows, shape.hidden), kind.combine)
         self._copy_in = np.zeros_like(self._copy_out)
@@ -99,6 +102,7 @@ class Contest:
         ours, rival = self._ours.dispatch(*routing), self._rival.dispatch(*routing)
         same = np.array_equal(ours.tokens.view(np.uint8), rival.tokens.view(np.uint8))
         same = same and np.array_equal(ours.indices, rival.indices)
+        same = same and np.array_equal(ours.weights, rival.weights)
         results = ours.tokens.astype(np.float32).astype(self._shape.kind.combine)
         ours.handle.expert_buffer()[...] = results
         back = self._ours.combine(ours.handle.expert_buffer(), ours.handle)
@@ -110,6 +114,8 @@ class Contest:
         )
         if not self._job.comm.allreduce(bool(same and close), op=MPI.LAND):
             raise BenchError("the exchanges of RailSHMEM and of MPI delivered different data")
+        if self._shape.by_expert:
+            return self._indices.size  # all differ, and all are somewhere
         owners = self._indices // (self._shape.experts // self._job.n_pes)
         return sum(len(np.unique(row)) for row in owners)
 
@@ -119,7 +125,8 @@ class Contest:
         dispatched, first = _timed(lambda: self._ours.dispatch(*routing))
         self._job.comm.Barrier()
         buffer = dispatched.handle.expert_buffer()
-        _, second = _timed(lambda: self._ours.combine(buffer, dispatched.handle))
+        out = self._combined  # as the rival has one
+        _, second = _timed(lambda: self._ours.combine(buffer, dispatched.handle, out=out))
         return {"dispatch": first, "combine": second}
 
     def ours_round(self) -> dict[str, float]:
@@ -129,7 +136,8 @@ class Contest:
             dispatched = self._ours.dispatch(
                 self._tokens, self._indices, self._weights, self._scales
             )
-            self._ours.combine(dispatched.handle.expert_buffer(), dispatched.handle)
+            buffer = dispatched.handle.expert_buffer()
+            self._ours.combine(buffer, dispatched.handle, out=self._combined)
 
         return {"round": _timed(one_round)[1]}
 
@@ -214,7 +222,7 @@ def _results(
         "experts": shape.experts,
         "topk": shape.topk,
         "dtype": shape.dtype,
-        "layout": "contiguous",
+        "layout": shape.layout,
         "checked": True,
     }
     return [

@@ -1,0 +1,45 @@
+// What one handle of an ExpertParallel stands for: buffers, and the dispatch that fills them.
+#pragma once
+
+#include <memory>
+
+#include "ep/buffers.hpp"
+#include "ep/routing.hpp"
+#include "kernels/ep/dispatch.hpp"
+
+namespace railshmem::ep {
+
+// How far a slot's dispatch has come. `sent` and `combining` wait for their second half.
+enum class Phase : uint8_t { unused, sent, received, combining, combined };
+
+inline const char* name_of(Phase phase) {
+  switch (phase) {
+    case Phase::unused:
+      return "has not been sent";
+    case Phase::sent:
+      return "has been sent and not received: call dispatch_recv first";
+    case Phase::received:
+      return "has been received, and no combine_send was called for it";
+    case Phase::combining:
+      return "is being combined: call combine_recv first";
+    case Phase::combined:
+      return "was combined already";
+  }
+  return "is in no known phase";
+}
+
+struct Slot {
+  // Collective.
+  Slot(const std::shared_ptr<Runtime>& runtime, const Config& config, const NodeMap& nodes)
+      : buffers(runtime, config, nodes),
+        routing(config, runtime->n_pes(), runtime->my_pe(), nodes, buffers.view()) {}
+
+  SymmetricBuffers buffers;
+  Routing routing;
+  uint64_t round = 0;  // of the last dispatch
+  Phase phase = Phase::unused;
+  device::ep::Delivery delivery{};  // of the dispatch that has been sent
+  bool again = false;               // whether that has the routing of the one before
+};
+
+}  // namespace railshmem::ep

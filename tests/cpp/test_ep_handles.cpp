@@ -1,0 +1,169 @@
+// Several dispatches of one object in flight, and the halves of calls, between PEs that are
+// threads.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <random>
+
+#include "ep_round.hpp"
+#include "thread_pes.hpp"
+
+using namespace railshmem;
+using namespace railshmem::testing;
+
+namespace {
+
+ep::Config config_of(int n_pes, ep::Layout layout) {
+  ep::Config config;
+  config.hidden = 20;
+  config.experts = 3 * n_pes + 1;
+  config.topk = 4;
+  config.max_tokens = 9;
+  config.dtype = ep::Type::fp32;
+  config.layout = layout;
+  config.alignment = layout == ep::Layout::expert_major ? 4 : 1;
+  config.handles = 2;
+  return config;
+}
+
+// One layer's way through dispatch and combine, a half at a time.
+class Layer {
+ public:
+  Layer(ep::ExpertParallel& exchange, const Runtime& runtime, int number)
+      : exchange_(exchange),
+        n_pes_(runtime.n_pes()),
+        pe_(runtime.my_pe()),
+        round_(exchange.config(), n_pes_, number),
+        arrays_(round_, exchange.config(), pe_),
+        out_(arrays_.tokens.size(), 1e30f) {}
+
+  void dispatch_send() { handle_ = exchange_.dispatch_send(arrays_.batch(exchange_.config())); }
+  void dispatch_recv() {
+    got_ = exchange_.dispatch_recv(handle_);
+    wrong_ += exchange_.config().by_expert()
+                  ? wrong_blocks(round_, exchange_.config(), n_pes_, pe_, got_)
+                  : wrong_received(round_, exchange_.config(), n_pes_, pe_, got_);
+  }
+  void combine_send() {
+    auto* const results = static_cast<float*>(exchange_.expert_buffer(handle_));
+    apply_experts(round_, exchange_.config(), pe_, got_, results);
+    exchange_.combine_send({results, handle_.rows, exchange_.config().hidden, ep::Type::fp32},
+                           handle_);
+  }
+  void combine_recv() {
+    exchange_.combine_recv(handle_,
+                           {out_.data(), arrays_.rows, exchange_.config().hidden, ep::Type::fp32});
+    wrong_ += wrong_combined(round_, exchange_.config(), pe_, out_);
+  }
+  int wrong() const { return wrong_; }
+
+ private:
+  ep::ExpertParallel& exchange_;
+  int n_pes_;
+  int pe_;
+  EpRound round_;
+  EpArrays arrays_;
+  std::vector<float> out_;
+  ep::Handle handle_;
+  ep::Received got_;
+  int wrong_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("ep: halves of two layers interleave while one PE is late") {
+  for (const Shape& shape : all_shapes())
+    for (const ep::Layout layout : {ep::Layout::contiguous, ep::Layout::expert_major}) {
+      CAPTURE(shape.name);
+      std::atomic<int> wrong{0};
+      run_pes(4, environment_of(shape), [&](Runtime& runtime) {
+        ep::ExpertParallel exchange(std::shared_ptr<Runtime>(&runtime, [](Runtime*) {}),
+                                    config_of(4, layout));
+        std::mt19937 random(7);
+        const auto be_late = [&] {
+          if (runtime.my_pe() == 3)
+            std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
+        };
+        for (int number = 0; number < 24; number += 2) {
+          Layer a(exchange, runtime, number), b(exchange, runtime, number + 1);
+          a.dispatch_send();
+          be_late();
+          b.dispatch_send();
+          b.dispatch_recv();
+          be_late();
+          a.dispatch_recv();
+          a.combine_send();
+          b.combine_send();
+          be_late();
+          b.combine_recv();
+          a.combine_recv();
+          wrong += a.wrong() + b.wrong();
+        }
+        exchange.free();
+      });
+      CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("ep: a half that is missing is named, and the round can still be finished") {
+  run_pes(2, {{"RAILSHMEM_NODES", "2"}}, [&](Runtime& runtime) {
+    ep::Config config = config_of(2, ep::Layout::contiguous);
+    config.handles = 1;
+    ep::ExpertParallel exchange(std::shared_ptr<Runtime>(&runtime, [](Runtime*) {}), config);
+    Layer first(exchange, runtime, 0), second(exchange, runtime, 1);
+    first.dispatch_send();
+    CHECK_THROWS_WITH_AS(second.dispatch_send(),
+                         doctest::Contains("dispatch 1 has been sent and not received"), Error);
+    CHECK_THROWS_WITH_AS(first.combine_send(), doctest::Contains("call dispatch_recv first"),
+                         Error);
+    first.dispatch_recv();
+    CHECK_THROWS_WITH_AS(first.dispatch_recv(), doctest::Contains("received already"), Error);
+    CHECK_THROWS_WITH_AS(first.combine_recv(), doctest::Contains("no combine_send was called"),
+                         Error);
+    first.combine_send();
+    CHECK_THROWS_WITH_AS(second.dispatch_send(), doctest::Contains("call combine_recv first"),
+                         Error);
+    first.combine_recv();
+    CHECK_THROWS_WITH_AS(first.combine_recv(), doctest::Contains("combined already"), Error);
+    CHECK(first.wrong() == 0);
+    exchange.free();
+  });
+}
+
+TEST_CASE("ep: dispatch over rows of more than 2^32 bytes of buffers: 32-bit offsets overflowed") {
+  // Buffers are as large as declared, and only what is used takes memory: tokens, results, staging
+  // and partial sums lie 4 GiB and more apart.
+  Environment environment{{"RAILSHMEM_NODES", "2"}, {"RAILSHMEM_HEAP_SIZE", "128G"}};
+  ep::Config config;
+  config.hidden = 4096;
+  config.experts = 3;
+  config.topk = 2;
+  config.max_tokens = int64_t{1} << 18;
+  config.dtype = ep::Type::fp32;
+  std::atomic<int> wrong{0};
+  run_pes(3, environment, [&](Runtime& runtime) {
+    ep::ExpertParallel exchange(std::shared_ptr<Runtime>(&runtime, [](Runtime*) {}), config);
+    // Three tokens of every PE, each to two PEs.
+    const std::vector<float> tokens(3 * 4096, static_cast<float>(runtime.my_pe() + 1));
+    const std::vector<int32_t> indices{0, 1, 1, 2, 2, 0};
+    const std::vector<float> weights(6, 1);
+    const ep::Received got = exchange.dispatch({{tokens.data(), 3, 4096, ep::Type::fp32},
+                                                {indices.data(), 3, 2, ep::Type::int32},
+                                                {weights.data(), 3, 2, ep::Type::fp32},
+                                                {}});
+    wrong += got.handle.rows != 6;
+    for (int64_t i = 0; i < 6 * 4096; ++i)
+      wrong += static_cast<const float*>(got.tokens.data)[i] != static_cast<float>(i / 8192 + 1);
+    auto* const results = static_cast<float*>(exchange.expert_buffer(got.handle));
+    wrong += reinterpret_cast<uintptr_t>(results) - reinterpret_cast<uintptr_t>(got.tokens.data) <
+             uintptr_t{1} << 33;
+    std::copy_n(static_cast<const float*>(got.tokens.data), 6 * 4096, results);
+    std::vector<float> out(tokens.size());
+    exchange.combine({results, 6, 4096, ep::Type::fp32}, got.handle,
+                     {out.data(), 3, 4096, ep::Type::fp32});
+    for (std::size_t i = 0; i < out.size(); ++i) wrong += out[i] != 2 * tokens[i];
+    exchange.free();
+  });
+  CHECK(wrong == 0);
+}
