@@ -35,6 +35,7 @@ LAYERS["python/bindings"] = {"kernels", "shmem", "ep", "io"}
 # A program for other libraries, which stands beside the code that runs it.
 LAYERS["python/railshmem/bench"] = set()
 LAYERS["tests/cpp"] = {"kernels", "shmem", "ep", "io"}
+LAYERS["tests/stress"] = {"kernels", "shmem", "tests/cpp"}
 
 # Device code is compiled by three compilers, one of them without a C++ library.
 DEVICE_HEADERS = {"stdint.h", "stddef.h", "string.h"}
