@@ -91,7 +91,9 @@ def shmem_init(
 
         uid, rank, n_pes = share_id(group, lambda: shmem_get_unique_id(settings=chosen), timeout_s)
     if uid is not None and rank is not None and n_pes is not None:
-        bootstrap = _core.TcpBootstrap(uid, rank, n_pes, timeout_s, holds_hub=uid in _hubs)
+        bootstrap: _core.Bootstrap = _core.TcpBootstrap(
+            uid, rank, n_pes, timeout_s, holds_hub=uid in _hubs
+        )
         job_end.begin(job_end.Ending(rank, bootstrap.abort, news=bootstrap.news), shmem_finalize)
     else:
         bootstrap = _join_mpi(comm, timeout_s)

@@ -1,5 +1,5 @@
-// The C++ operations by their names in the specification. One process has one default runtime, so
-// this job has one PE, which is its own peer; the operations between PEs are tested on runtimes.
+// The C++ operations by their names in the specification. One process has one default runtime: the
+// jobs here have one PE, which is its own peer, or PEs that are processes of their own.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "shmem/include/railshmem/shmem.hpp"
-#include "tests/cpp/thread_pes.hpp"
+#include "tests/cpp/forked_pes.hpp"
 
 using namespace railshmem;
 
@@ -28,6 +28,40 @@ class Alone {
     return std::make_shared<ThreadBootstrap>(std::make_shared<ThreadJob>(1, 10), 0);
   }
 };
+
+// What a PE that is no test of its own finds wrong ends it.
+void expect(bool holds, const char* what, int line) {
+  if (!holds) fail(ErrorKind::argument, "line ", line, ": not so: ", what);
+}
+#define EXPECT(...) expect((__VA_ARGS__), #__VA_ARGS__, __LINE__)
+
+// Calls body() on the default runtimes of jobs of one, two and three PEs, in one node and several.
+void on_jobs(void (*body)()) {
+  for (const int n_pes : {1, 2, 3})
+    for (const std::string nodes : {"0", "2"}) {
+      if (n_pes == 1 && nodes == "2") continue;
+      const std::string failures = testing::run_forked_pes(n_pes, [&](const auto& bootstrap) {
+        shmem_init(bootstrap, testing::settings_from({{"RAILSHMEM_NODES", nodes}}));
+        body();
+        shmem_finalize();
+        set_default_runtime(nullptr);
+      });
+      INFO("PEs ", n_pes, ", nodes ", nodes);
+      CHECK(failures == "");
+    }
+}
+
+// Whom the operations of this PE reach: what it does there, the previous PE does here.
+int next_pe() {
+  return (shmem_my_pe() + 1) % shmem_n_pes();
+}
+
+// What was posted on the context, or on the default one.
+template <class... Ctx>
+void complete(const Ctx&... ctx) {
+  (shmem_ctx_quiet(ctx), ...);
+  shmem_quiet();
+}
 
 // Symmetric elements that start as zeros.
 template <class T>
@@ -57,24 +91,25 @@ void check_rma(const RmaNames<T, Ctx...>& names, Ctx... ctx) {
   T* to = elements<T>(8);
   auto* signal = elements<uint64_t>(1);
   const T from[] = {T(1), T(2), T(3), T(4)};
-  names.put(ctx..., to, from, 1, 0);
-  names.put_nbi(ctx..., to + 1, from + 1, 1, 0);
-  names.p(ctx..., to + 2, T(3), 0);
-  names.iput(ctx..., to + 3, from, 2, 3, 2, 0);
-  names.put_signal(ctx..., to + 6, from + 2, 1, signal, 5, SHMEM_SIGNAL_SET, 0);
-  names.put_signal_nbi(ctx..., to + 7, from + 3, 1, signal, 2, SHMEM_SIGNAL_ADD, 0);
+  names.put(ctx..., to, from, 1, next_pe());
+  names.put_nbi(ctx..., to + 1, from + 1, 1, next_pe());
+  names.p(ctx..., to + 2, T(3), next_pe());
+  names.iput(ctx..., to + 3, from, 2, 3, 2, next_pe());
+  names.put_signal(ctx..., to + 6, from + 2, 1, signal, 5, SHMEM_SIGNAL_SET, next_pe());
+  names.put_signal_nbi(ctx..., to + 7, from + 3, 1, signal, 2, SHMEM_SIGNAL_ADD, next_pe());
+  complete(ctx...);
   shmem_barrier_all();
   const T expected[] = {T(1), T(2), T(3), T(1), T(0), T(4), T(3), T(4)};
-  CHECK(std::equal(to, to + 8, expected));
-  CHECK(*signal == 7);
+  EXPECT(std::equal(to, to + 8, expected));
+  EXPECT(*signal == 7);
   T back[5] = {};
-  names.get(ctx..., back, to, 2, 0);
-  names.get_nbi(ctx..., back + 2, to + 2, 1, 0);
-  names.iget(ctx..., back + 3, to + 3, 1, 2, 2, 0);
-  shmem_quiet();
+  names.get(ctx..., back, to, 2, next_pe());
+  names.get_nbi(ctx..., back + 2, to + 2, 1, next_pe());
+  names.iget(ctx..., back + 3, to + 3, 1, 2, 2, next_pe());
+  complete(ctx...);
   const T got[] = {T(1), T(2), T(3), T(1), T(4)};
-  CHECK(std::equal(back, back + 5, got));
-  CHECK(names.g(ctx..., to + 1, 0) == T(2));
+  EXPECT(std::equal(back, back + 5, got));
+  EXPECT(names.g(ctx..., to + 1, next_pe()) == T(2));
   shmem_free(signal);
   shmem_free(to);
 }
@@ -91,16 +126,20 @@ struct ExtendedAtomicNames {
 template <class T, class... Ctx>
 void check_extended(const ExtendedAtomicNames<T, Ctx...>& names, Ctx... ctx) {
   T* word = elements<T>(2);
-  names.set(ctx..., word, T(3), 0);
-  CHECK(names.swap(ctx..., word, T(4), 0) == T(3));
+  names.set(ctx..., word, T(3), next_pe());
+  complete(ctx...);
+  EXPECT(names.swap(ctx..., word, T(4), next_pe()) == T(3));
   T old[2] = {};
-  names.fetch_nbi(ctx..., old, word, 0);
-  names.swap_nbi(ctx..., old + 1, word, T(5), 0);
-  shmem_quiet();
-  CHECK(old[0] == T(4));
-  CHECK(old[1] == T(4));
-  CHECK(names.fetch(ctx..., word, 0) == T(5));
-  CHECK(word[1] == T(0));
+  names.fetch_nbi(ctx..., old, word, next_pe());
+  complete(ctx...);
+  names.swap_nbi(ctx..., old + 1, word, T(5), next_pe());
+  complete(ctx...);
+  EXPECT(old[0] == T(4));
+  EXPECT(old[1] == T(4));
+  EXPECT(names.fetch(ctx..., word, next_pe()) == T(5));
+  shmem_barrier_all();
+  EXPECT(word[0] == T(5));
+  EXPECT(word[1] == T(0));
   shmem_free(word);
 }
 
@@ -119,19 +158,24 @@ struct AtomicNames {
 template <class T, class... Ctx>
 void check_atomics(const AtomicNames<T, Ctx...>& names, Ctx... ctx) {
   T* word = elements<T>(1);
-  CHECK(names.compare_swap(ctx..., word, T(0), T(7), 0) == T(0));
-  CHECK(names.fetch_inc(ctx..., word, 0) == T(7));
-  names.inc(ctx..., word, 0);
-  CHECK(names.fetch_add(ctx..., word, T(10), 0) == T(9));
-  names.add(ctx..., word, T(1), 0);
+  EXPECT(names.compare_swap(ctx..., word, T(0), T(7), next_pe()) == T(0));
+  EXPECT(names.fetch_inc(ctx..., word, next_pe()) == T(7));
+  names.inc(ctx..., word, next_pe());
+  complete(ctx...);
+  EXPECT(names.fetch_add(ctx..., word, T(10), next_pe()) == T(9));
+  names.add(ctx..., word, T(1), next_pe());
+  complete(ctx...);
   T old[3] = {};
-  names.compare_swap_nbi(ctx..., old, word, T(20), T(30), 0);
-  names.fetch_inc_nbi(ctx..., old + 1, word, 0);
-  names.fetch_add_nbi(ctx..., old + 2, word, T(5), 0);
-  shmem_quiet();
+  names.compare_swap_nbi(ctx..., old, word, T(20), T(30), next_pe());
+  complete(ctx...);
+  names.fetch_inc_nbi(ctx..., old + 1, word, next_pe());
+  complete(ctx...);
+  names.fetch_add_nbi(ctx..., old + 2, word, T(5), next_pe());
+  complete(ctx...);
   const T expected[] = {T(20), T(30), T(31)};
-  CHECK(std::equal(old, old + 3, expected));
-  CHECK(*word == T(36));
+  EXPECT(std::equal(old, old + 3, expected));
+  shmem_barrier_all();
+  EXPECT(*word == T(36));
   shmem_free(word);
 }
 
@@ -151,20 +195,26 @@ struct BitwiseNames {
 template <class T, class... Ctx>
 void check_bitwise(const BitwiseNames<T, Ctx...>& names, Ctx... ctx) {
   T* word = elements<T>(1);
-  CHECK(names.fetch_or(ctx..., word, T(12), 0) == T(0));
-  CHECK(names.fetch_and(ctx..., word, T(6), 0) == T(12));
-  CHECK(names.fetch_xor(ctx..., word, T(5), 0) == T(4));
-  names.bit_or(ctx..., word, T(24), 0);
-  names.bit_and(ctx..., word, T(17), 0);
-  names.bit_xor(ctx..., word, T(2), 0);
+  EXPECT(names.fetch_or(ctx..., word, T(12), next_pe()) == T(0));
+  EXPECT(names.fetch_and(ctx..., word, T(6), next_pe()) == T(12));
+  EXPECT(names.fetch_xor(ctx..., word, T(5), next_pe()) == T(4));
+  names.bit_or(ctx..., word, T(24), next_pe());
+  complete(ctx...);
+  names.bit_and(ctx..., word, T(17), next_pe());
+  complete(ctx...);
+  names.bit_xor(ctx..., word, T(2), next_pe());
+  complete(ctx...);
   T old[3] = {};
-  names.fetch_or_nbi(ctx..., old, word, T(4), 0);
-  names.fetch_and_nbi(ctx..., old + 1, word, T(7), 0);
-  names.fetch_xor_nbi(ctx..., old + 2, word, T(1), 0);
-  shmem_quiet();
+  names.fetch_or_nbi(ctx..., old, word, T(4), next_pe());
+  complete(ctx...);
+  names.fetch_and_nbi(ctx..., old + 1, word, T(7), next_pe());
+  complete(ctx...);
+  names.fetch_xor_nbi(ctx..., old + 2, word, T(1), next_pe());
+  complete(ctx...);
   const T expected[] = {T(19), T(23), T(7)};
-  CHECK(std::equal(old, old + 3, expected));
-  CHECK(*word == T(6));
+  EXPECT(std::equal(old, old + 3, expected));
+  shmem_barrier_all();
+  EXPECT(*word == T(6));
   shmem_free(word);
 }
 
@@ -177,41 +227,48 @@ struct CollectiveNames {
   int (*alltoalls)(const shmem_team_t&, T*, const T*, std::ptrdiff_t, std::ptrdiff_t, std::size_t);
 };
 
-// dest of a team of one is its source.
+// Every source is 1, 2, 3, 4.
 template <class T>
 void check_collectives(const CollectiveNames<T>& names) {
-  T* from = elements<T>(4);
-  T* to = elements<T>(4);
-  const auto holds = [&](T first, T second, T third) {
-    const T expected[] = {first, second, third, T(0)};
-    const bool same = std::equal(to, to + 4, expected);
-    std::fill_n(to, 4, T(0));
+  const auto n = static_cast<std::size_t>(shmem_n_pes());
+  T* from = elements<T>(4 * n);
+  T* to = elements<T>(4 * n);
+  for (std::size_t i = 0; i < 4 * n; ++i) from[i] = T(static_cast<char>(i % 4 + 1));
+  // dest is `times` times the `pattern`, and zeros after it.
+  const auto holds = [&](std::size_t times, const std::vector<T>& pattern) {
+    bool same = true;
+    for (std::size_t i = 0; i < 4 * n; ++i)
+      same = same && to[i] == (i < times * pattern.size() ? pattern[i % pattern.size()] : T(0));
+    shmem_barrier_all();
+    std::fill_n(to, 4 * n, T(0));
+    shmem_barrier_all();
     return same;
   };
-  for (int i = 0; i < 4; ++i) from[i] = T(i + 1);
-  CHECK(names.broadcast(SHMEM_TEAM_WORLD, to, from, 3, 0) == 0);
-  CHECK(holds(T(1), T(2), T(3)));
-  CHECK(names.collect(SHMEM_TEAM_WORLD, to, from, 2) == 0);
-  CHECK(holds(T(1), T(2), T(0)));
-  CHECK(names.fcollect(SHMEM_TEAM_WORLD, to, from, 3) == 0);
-  CHECK(holds(T(1), T(2), T(3)));
-  CHECK(names.alltoall(SHMEM_TEAM_WORLD, to, from, 2) == 0);
-  CHECK(holds(T(1), T(2), T(0)));
-  CHECK(names.alltoalls(SHMEM_TEAM_WORLD, to, from, 2, 1, 2) == 0);
-  CHECK(holds(T(1), T(0), T(2)));
+  shmem_barrier_all();
+  EXPECT(names.broadcast(SHMEM_TEAM_WORLD, to, from, 3, shmem_n_pes() - 1) == 0);
+  EXPECT(holds(1, {T(1), T(2), T(3)}));
+  EXPECT(names.collect(SHMEM_TEAM_WORLD, to, from, 2) == 0);
+  EXPECT(holds(n, {T(1), T(2)}));
+  EXPECT(names.fcollect(SHMEM_TEAM_WORLD, to, from, 3) == 0);
+  EXPECT(holds(n, {T(1), T(2), T(3)}));
+  EXPECT(names.alltoall(SHMEM_TEAM_WORLD, to, from, 4) == 0);
+  EXPECT(holds(n, {T(1), T(2), T(3), T(4)}));
+  EXPECT(names.alltoalls(SHMEM_TEAM_WORLD, to, from, 2, 2, 2) == 0);
+  EXPECT(holds(n, {T(1), T(0), T(3), T(0)}));
   shmem_free(to);
   shmem_free(from);
 }
 
-// A reduction of a team of one is a copy.
+// Every source is 3; `expected`: of that many of them.
 template <class T>
-void check_reduction(int (*reduce_by_name)(const shmem_team_t&, T*, const T*, std::size_t)) {
+void check_reduction(int (*reduce_by_name)(const shmem_team_t&, T*, const T*, std::size_t),
+                     const std::array<int, 3>& expected) {
   T* from = elements<T>(2);
   T* to = elements<T>(2);
   from[0] = from[1] = T(3);
-  CHECK(reduce_by_name(SHMEM_TEAM_WORLD, to, from, 1) == 0);
-  CHECK(to[0] == T(3));
-  CHECK(to[1] == T(0));
+  EXPECT(reduce_by_name(SHMEM_TEAM_WORLD, to, from, 1) == 0);
+  EXPECT(to[0] == T(static_cast<char>(expected[static_cast<std::size_t>(shmem_n_pes() - 1)])));
+  EXPECT(to[1] == T(0));
   shmem_free(to);
   shmem_free(from);
 }
@@ -246,29 +303,29 @@ template <class T>
 void check_waits(const WaitNames<T>& names) {
   T* words = elements<T>(3);
   const T values[] = {T(7), T(8), T(9)};
-  std::copy(values, values + 3, words);
+  shmem_put(words, values, 3, next_pe());
   const int second[] = {1, 0, 1};
   const int none[] = {1, 1, 1};
   std::size_t found[3] = {};
-  CHECK(names.wait(words, SHMEM_CMP_NE, T(0)) == T(7));
+  EXPECT(names.wait(words, SHMEM_CMP_NE, T(0)) == T(7));
   names.wait_all(words, 3, nullptr, SHMEM_CMP_GE, T(7));
-  CHECK(names.wait_any(words, 3, nullptr, SHMEM_CMP_EQ, T(8)) == 1);
-  CHECK(names.wait_some(words, 3, found, nullptr, SHMEM_CMP_NE, T(8)) == 2);
-  CHECK(found[1] == 2);
+  EXPECT(names.wait_any(words, 3, nullptr, SHMEM_CMP_EQ, T(8)) == 1);
+  EXPECT(names.wait_some(words, 3, found, nullptr, SHMEM_CMP_NE, T(8)) == 2);
+  EXPECT(found[1] == 2);
   names.wait_all_vector(words, 3, nullptr, SHMEM_CMP_EQ, values);
-  CHECK(names.wait_any_vector(words, 3, second, SHMEM_CMP_EQ, values) == 1);
-  CHECK(names.wait_some_vector(words, 3, found, second, SHMEM_CMP_EQ, values) == 1);
-  CHECK(found[0] == 1);
-  CHECK(names.wait_any(words, 3, none, SHMEM_CMP_EQ, T(0)) == SIZE_MAX);
-  CHECK(names.test(words, SHMEM_CMP_LT, T(8)) == 1);
-  CHECK(names.test(words, SHMEM_CMP_LT, T(7)) == 0);
-  CHECK(names.test_all(words, 3, nullptr, SHMEM_CMP_LE, T(9)) == 1);
-  CHECK(names.test_any(words, 3, nullptr, SHMEM_CMP_EQ, T(6)) == SIZE_MAX);
-  CHECK(names.test_some(words, 3, found, nullptr, SHMEM_CMP_GT, T(8)) == 1);
-  CHECK(found[0] == 2);
-  CHECK(names.test_all_vector(words, 3, nullptr, SHMEM_CMP_NE, values) == 0);
-  CHECK(names.test_any_vector(words, 3, second, SHMEM_CMP_EQ, values) == 1);
-  CHECK(names.test_some_vector(words, 3, found, none, SHMEM_CMP_EQ, values) == 0);
+  EXPECT(names.wait_any_vector(words, 3, second, SHMEM_CMP_EQ, values) == 1);
+  EXPECT(names.wait_some_vector(words, 3, found, second, SHMEM_CMP_EQ, values) == 1);
+  EXPECT(found[0] == 1);
+  EXPECT(names.wait_any(words, 3, none, SHMEM_CMP_EQ, T(0)) == SIZE_MAX);
+  EXPECT(names.test(words, SHMEM_CMP_LT, T(8)) == 1);
+  EXPECT(names.test(words, SHMEM_CMP_LT, T(7)) == 0);
+  EXPECT(names.test_all(words, 3, nullptr, SHMEM_CMP_LE, T(9)) == 1);
+  EXPECT(names.test_any(words, 3, nullptr, SHMEM_CMP_EQ, T(6)) == SIZE_MAX);
+  EXPECT(names.test_some(words, 3, found, nullptr, SHMEM_CMP_GT, T(8)) == 1);
+  EXPECT(found[0] == 2);
+  EXPECT(names.test_all_vector(words, 3, nullptr, SHMEM_CMP_NE, values) == 0);
+  EXPECT(names.test_any_vector(words, 3, second, SHMEM_CMP_EQ, values) == 1);
+  EXPECT(names.test_some_vector(words, 3, found, none, SHMEM_CMP_EQ, values) == 0);
   shmem_free(words);
 }
 
@@ -390,14 +447,14 @@ TEST_CASE("teams, contexts, locks and what moves bytes") {
 
   auto* lock = elements<long>(1);
   shmem_set_lock(lock);
-  CHECK(shmem_test_lock(lock) == 1);
   shmem_clear_lock(lock);
   CHECK(shmem_test_lock(lock) == 0);
   shmem_clear_lock(lock);
 }
 
-TEST_CASE("names by type: puts and gets") {
-  const Alone job;
+namespace {
+
+void names_of_rma() {
   shmem_ctx_t ctx;
   shmem_ctx_create(0, &ctx);
 #define CHECK_RMA(N, T)                                                                            \
@@ -410,10 +467,10 @@ TEST_CASE("names by type: puts and gets") {
        shmem_ctx_##N##_put_signal, shmem_ctx_##N##_put_signal_nbi},                                \
       ctx);
   RAILSHMEM_RMA_TYPES(CHECK_RMA)
+  shmem_ctx_destroy(ctx);
 }
 
-TEST_CASE("names by type: atomics") {
-  const Alone job;
+void names_of_atomics() {
   shmem_ctx_t ctx;
   shmem_ctx_create(0, &ctx);
 #define CHECK_EXTENDED(N, T)                                                                    \
@@ -448,31 +505,30 @@ TEST_CASE("names by type: atomics") {
        shmem_ctx_##N##_atomic_fetch_or_nbi, shmem_ctx_##N##_atomic_fetch_xor_nbi},               \
       ctx);
   RAILSHMEM_BITWISE_ATOMIC_TYPES(CHECK_BITWISE)
+  shmem_ctx_destroy(ctx);
 }
 
-TEST_CASE("names by type: collectives") {
-  const Alone job;
+void names_of_collectives() {
 #define CHECK_COLLECTIVES(N, T)                                                           \
   check_collectives<T>({shmem_##N##_broadcast, shmem_##N##_collect, shmem_##N##_fcollect, \
                         shmem_##N##_alltoall, shmem_##N##_alltoalls});
   RAILSHMEM_RMA_TYPES(CHECK_COLLECTIVES)
-#define CHECK_BITS(N, T)                      \
-  check_reduction<T>(shmem_##N##_and_reduce); \
-  check_reduction<T>(shmem_##N##_or_reduce);  \
-  check_reduction<T>(shmem_##N##_xor_reduce);
+#define CHECK_BITS(N, T)                                 \
+  check_reduction<T>(shmem_##N##_and_reduce, {3, 3, 3}); \
+  check_reduction<T>(shmem_##N##_or_reduce, {3, 3, 3});  \
+  check_reduction<T>(shmem_##N##_xor_reduce, {3, 0, 3});
   RAILSHMEM_BITWISE_REDUCTION_TYPES(CHECK_BITS)
-#define CHECK_ORDER(N, T)                     \
-  check_reduction<T>(shmem_##N##_max_reduce); \
-  check_reduction<T>(shmem_##N##_min_reduce);
+#define CHECK_ORDER(N, T)                                \
+  check_reduction<T>(shmem_##N##_max_reduce, {3, 3, 3}); \
+  check_reduction<T>(shmem_##N##_min_reduce, {3, 3, 3});
   RAILSHMEM_ORDER_REDUCTION_TYPES(CHECK_ORDER)
-#define CHECK_ARITHMETIC(N, T)                \
-  check_reduction<T>(shmem_##N##_sum_reduce); \
-  check_reduction<T>(shmem_##N##_prod_reduce);
+#define CHECK_ARITHMETIC(N, T)                           \
+  check_reduction<T>(shmem_##N##_sum_reduce, {3, 6, 9}); \
+  check_reduction<T>(shmem_##N##_prod_reduce, {3, 9, 27});
   RAILSHMEM_ARITHMETIC_REDUCTION_TYPES(CHECK_ARITHMETIC)
 }
 
-TEST_CASE("names by type: waits and tests") {
-  const Alone job;
+void names_of_waits() {
 #define CHECK_WAITS(N, T)                                                                          \
   check_waits<T>({shmem_##N##_wait_until, shmem_##N##_wait_until_all, shmem_##N##_wait_until_any,  \
                   shmem_##N##_wait_until_some, shmem_##N##_wait_until_all_vector,                  \
@@ -483,35 +539,35 @@ TEST_CASE("names by type: waits and tests") {
   RAILSHMEM_ATOMIC_TYPES(CHECK_WAITS)
 }
 
-namespace {
-
 using Element128 = std::array<uint64_t, 2>;
 
 // The sized names as calls on elements of that size.
-#define SIZED_CALLS(BITS, T)                                                                   \
-  void check_size_##BITS(const shmem_ctx_t& ctx) {                                             \
-    T* to = elements<T>(9);                                                                    \
-    auto* signal = elements<uint64_t>(1);                                                      \
-    std::vector<T> from(4);                                                                    \
-    std::memset(from.data(), 0x5a, sizeof(T) * 4);                                             \
-    std::memset(&from[3], 0x21, sizeof(T));                                                    \
-    shmem_put##BITS(to, from.data(), 1, 0);                                                    \
-    shmem_ctx_put##BITS##_nbi(ctx, to + 1, from.data() + 3, 1, 0);                             \
-    shmem_iput##BITS(to + 2, from.data(), 2, 3, 2, 0);                                         \
-    shmem_ctx_put##BITS##_signal(ctx, to + 6, from.data(), 1, signal, 1, SHMEM_SIGNAL_ADD, 0); \
-    shmem_put##BITS##_signal_nbi(to + 7, from.data() + 3, 1, signal, 1, SHMEM_SIGNAL_ADD, 0);  \
-    shmem_ctx_quiet(ctx);                                                                      \
-    shmem_quiet();                                                                             \
-    const std::vector<T> expected = {from[0], from[3], from[0], T{}, from[3],                  \
-                                     T{},     from[0], from[3], T{}};                          \
-    CHECK(std::equal(to, to + 9, expected.begin()));                                           \
-    CHECK(*signal == 2);                                                                       \
-    std::vector<T> back(4);                                                                    \
-    shmem_ctx_get##BITS(ctx, back.data(), to, 1, 0);                                           \
-    shmem_get##BITS##_nbi(back.data() + 1, to + 1, 1, 0);                                      \
-    shmem_quiet();                                                                             \
-    shmem_ctx_iget##BITS(ctx, back.data() + 2, to + 2, 1, 2, 2, 0);                            \
-    CHECK(back == std::vector<T>{from[0], from[3], from[0], from[3]});                         \
+#define SIZED_CALLS(BITS, T)                                                               \
+  void check_size_##BITS(const shmem_ctx_t& ctx) {                                         \
+    T* to = elements<T>(9);                                                                \
+    auto* signal = elements<uint64_t>(1);                                                  \
+    std::vector<T> from(4);                                                                \
+    std::memset(from.data(), 0x5a, sizeof(T) * 4);                                         \
+    std::memset(&from[3], 0x21, sizeof(T));                                                \
+    shmem_put##BITS(to, from.data(), 1, next_pe());                                        \
+    shmem_ctx_put##BITS##_nbi(ctx, to + 1, from.data() + 3, 1, next_pe());                 \
+    shmem_iput##BITS(to + 2, from.data(), 2, 3, 2, next_pe());                             \
+    shmem_ctx_put##BITS##_signal(ctx, to + 6, from.data(), 1, signal, 1, SHMEM_SIGNAL_ADD, \
+                                 next_pe());                                               \
+    shmem_put##BITS##_signal_nbi(to + 7, from.data() + 3, 1, signal, 1, SHMEM_SIGNAL_ADD,  \
+                                 next_pe());                                               \
+    shmem_ctx_quiet(ctx);                                                                  \
+    shmem_barrier_all();                                                                   \
+    const std::vector<T> expected = {from[0], from[3], from[0], T{}, from[3],              \
+                                     T{},     from[0], from[3], T{}};                      \
+    EXPECT(std::equal(to, to + 9, expected.begin()));                                      \
+    EXPECT(*signal == 2);                                                                  \
+    std::vector<T> back(4);                                                                \
+    shmem_ctx_get##BITS(ctx, back.data(), to, 1, next_pe());                               \
+    shmem_get##BITS##_nbi(back.data() + 1, to + 1, 1, next_pe());                          \
+    shmem_quiet();                                                                         \
+    shmem_ctx_iget##BITS(ctx, back.data() + 2, to + 2, 1, 2, 2, next_pe());                \
+    EXPECT(back == std::vector<T>{from[0], from[3], from[0], from[3]});                    \
   }
 SIZED_CALLS(8, uint8_t)
 SIZED_CALLS(16, uint16_t)
@@ -519,10 +575,7 @@ SIZED_CALLS(32, uint32_t)
 SIZED_CALLS(64, uint64_t)
 SIZED_CALLS(128, Element128)
 
-}  // namespace
-
-TEST_CASE("names by size") {
-  const Alone job;
+void names_by_size() {
   shmem_ctx_t ctx;
   shmem_ctx_create(0, &ctx);
   check_size_8(ctx);
@@ -530,4 +583,15 @@ TEST_CASE("names by size") {
   check_size_32(ctx);
   check_size_64(ctx);
   check_size_128(ctx);
+  shmem_ctx_destroy(ctx);
+}
+
+}  // namespace
+
+TEST_CASE("names by type and by size, between processes") {
+  on_jobs(names_of_rma);
+  on_jobs(names_of_atomics);
+  on_jobs(names_of_collectives);
+  on_jobs(names_of_waits);
+  on_jobs(names_by_size);
 }

@@ -7,6 +7,7 @@ it is that the right call answers to the name, with a context and without.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from mpi4py import MPI
 
 import railshmem as rs
+from jobs import settings_of
 from railshmem import (
     SHMEM_CMP_EQ,
     SHMEM_CMP_GE,
@@ -401,6 +403,40 @@ def test_setup_names(comm: MPI.Intracomm, shape: str) -> None:
         assert rs.shmem_n_pes() == comm.size
         with pytest.raises(rs.ArgumentError, match="already initialised"):
             rs.shmem_init(comm)
+        words = zeros(2, np.int32)
+        for pe in range(-1, comm.size + 1):
+            exists = pe in range(comm.size)
+            assert rs.shmem_pe_accessible(pe) is exists
+            assert rs.shmem_addr_accessible(words, pe) is exists
+            assert not rs.shmem_addr_accessible(np.zeros(2), pe)
+        assert rs.shmem_info_get_version() == (1, 5)
+        assert rs.shmem_info_get_name().startswith("RailSHMEM")
     rs.shmem_finalize()  # again: nothing
     with pytest.raises(rs.ArgumentError, match="finalized"):
         rs.shmem_fence()
+
+
+def test_thread_names(comm: MPI.Intracomm, shape: str) -> None:
+    levels = (
+        rs.SHMEM_THREAD_SINGLE,
+        rs.SHMEM_THREAD_FUNNELED,
+        rs.SHMEM_THREAD_SERIALIZED,
+        rs.SHMEM_THREAD_MULTIPLE,
+    )
+    assert levels == (0, 1, 2, 3)
+    for level in levels:
+        settings = settings_of(shape, comm.size)
+        assert rs.shmem_init_thread(level, comm, settings=settings) == rs.SHMEM_THREAD_MULTIPLE
+        assert rs.shmem_query_thread() == rs.SHMEM_THREAD_MULTIPLE
+        # What the level allows: several threads put at once.
+        words = zeros(4, np.int64)
+        to, before = neighbours()
+        me = rs.shmem_my_pe()
+        with ThreadPoolExecutor(4) as pool:
+            puts = [pool.submit(rs.shmem_p, words[i:], 10 * me + i, to) for i in range(4)]
+        assert [put.result() for put in puts] == [None] * 4
+        rs.shmem_barrier_all()
+        assert words.tolist() == [10 * before + i for i in range(4)]
+        rs.shmem_finalize()
+    with pytest.raises(rs.ArgumentError, match="level 4"):
+        rs.shmem_init_thread(4, comm)

@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 # What the specification defines for the host and has not deprecated, by section.
 SPECIFIED = {
-    "9.1": "init my_pe n_pes finalize ptr",
+    "9.1": "init my_pe n_pes finalize global_exit pe_accessible addr_accessible ptr"
+    " info_get_version info_get_name",
+    "9.2": "init_thread query_thread",
     "9.3": "malloc free realloc align malloc_with_hints calloc",
     "9.4": "team_my_pe team_n_pes team_config_t team_get_config team_translate_pe"
     " team_split_strided team_split_2d team_destroy",
@@ -35,8 +37,8 @@ SPECIFIED = {
     "9.11": "fence quiet",
     "9.12": "set_lock clear_lock test_lock",
 }
-# Beside the specification: arrays in place of addresses.
-OWN = {"shmem_array"}
+# Beside the specification: arrays in place of addresses, and jobs by a shared id.
+OWN = {"shmem_array", "shmem_get_unique_id"}
 
 
 class Row(NamedTuple):
@@ -121,7 +123,7 @@ def test_named_tests_exist_and_make_the_call(call: str) -> None:
     for test in row.tests:
         file, name = test.split("::")
         assert name.startswith("test_")
-        found = functions_of(ROOT / "tests/parallel" / file)
+        found = functions_of(next((ROOT / "tests").glob(f"*/{file}")))
         assert name in found, test
         sources.append(found[name])
         method = call.removeprefix("shmem_")

@@ -48,11 +48,11 @@ def names_of_stub() -> dict[str, list[Parameter] | None]:
             elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) != "TypeAlias":
                 found[prefix + ast.unparse(node.target)] = None
             elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name] = None
+                found[prefix + node.name] = None
                 for base in (ast.unparse(base) for base in node.bases):
                     if base.startswith("_"):  # of the stub only
-                        collect(classes[base].body, f"{node.name}.")
-                collect(node.body, f"{node.name}.")
+                        collect(classes[base].body, f"{prefix}{node.name}.")
+                collect(node.body, f"{prefix}{node.name}.")
 
     collect(body, "")
     return {name: given for name, given in found.items() if name not in ONLY_IN_STUB}
@@ -87,8 +87,8 @@ def names_of_module() -> dict[str, list[Parameter] | None]:
             if name == "__init__" and not signature.startswith("__init__("):
                 continue  # of a class that Python cannot make
             if inspect.isclass(value):
-                found[name] = None
-                collect(value, f"{name}.")
+                found[prefix + name] = None
+                collect(value, f"{prefix}{name}.")
             else:
                 is_function = callable(value) and ") ->" in signature
                 found[prefix + name] = module_parameters(signature) if is_function else None
