@@ -30,6 +30,40 @@ py::dict operation_counts(const Runtime& runtime) {
   return out;
 }
 
+py::dict proxy_statistics(const Runtime& runtime) {
+  const proxy::Statistics seen = runtime.statistics();
+  py::dict rails;
+  for (const proxy::RailStatistics& of : seen.rails) {
+    py::dict rail;
+    rail["requests"] = of.requests;
+    rail["bytes"] = of.bytes;
+    rail["completions"] = of.completions;
+    rail["errors"] = of.errors;
+    rail["doorbells"] = of.doorbells;
+    rails[py::int_(of.rail)] = rail;
+  }
+  uint64_t commands = 0;
+  uint64_t replayed = 0;
+  for (const proxy::LaneStatistics& lane : seen.lanes) {
+    commands += lane.commands;
+    replayed += lane.replayed;
+  }
+  py::dict proxy;
+  proxy["commands"] = commands;
+  proxy["replayed"] = replayed;
+  proxy["failovers"] = seen.failovers;
+  proxy["ring_full"] = seen.ring_full;
+  proxy["stalls"] = seen.stalls;
+  proxy["credit_waits"] = seen.credit_waits;
+  proxy["atomic_retries"] = seen.atomic_retries;
+  proxy["polls"] = seen.polls;
+  proxy["sleeps"] = seen.sleeps;
+  py::dict out;
+  out["rails"] = rails;
+  out["proxy"] = proxy;
+  return out;
+}
+
 }  // namespace
 
 void bind_trace(py::module_& m) {
@@ -37,6 +71,8 @@ void bind_trace(py::module_& m) {
       py::reinterpret_borrow<py::class_<Runtime, std::shared_ptr<Runtime>>>(m.attr("Runtime"));
   cls.def("operation_counts", operation_counts,
           "Operations and bytes of this PE's host calls: transport -> kind -> counts.");
+  cls.def("proxy_statistics", proxy_statistics,
+          "What this PE's progress thread has counted, by rail and in all.");
 }
 
 }  // namespace railshmem::python

@@ -13,14 +13,18 @@ from railshmem.shmem import runtime
 def stats(*, since: Mapping[str, Any] | None = None, of: Runtime | None = None) -> dict[str, Any]:
     """What this PE's threads have done since init, or since an earlier result of this function.
 
-    Returns plain data, {"pe": this PE, "transports": ..., "rails": ...}:
+    Returns plain data, {"pe": this PE, "transports": ..., "rails": ..., "proxy": ...}:
 
     - "transports" maps "P2P" and "PROXY" to {"put", "get", "atomic", "signal", "collective"}, each
       {"operations": host calls, "bytes": of their payload}. A put with a signal counts as one of
       each. Atomics and collectives count as PROXY as soon as one peer of the job needs a NIC.
-    - "rails" maps each rail that this PE's lanes use to {"commands", "bytes"}: what its progress
-      thread was handed, by host calls, by the library's own protocols and by kernels alike, so
-      that it is more than "transports" says.
+    - "rails" maps each rail to {"requests": work requests posted, "bytes": that they carry,
+      "completions", "errors": of those, "doorbells"}: of host calls, of the library's own
+      protocols and of kernels alike, so that it is more than "transports" says.
+    - "proxy" is what the progress thread met: {"commands": taken from the ring, "replayed":
+      requests posted once more on another rail, "failovers": queue pairs given up for another
+      rail, "ring_full": posts that waited for room, "stalls": rounds in which a command waited,
+      "credit_waits", "atomic_retries", "polls", "sleeps"}.
 
     What kernels copy through mapped memory is not counted. Counters only grow: there is no reset,
     so that two observers cannot spoil each other's figures; `since` subtracts. `of` is the runtime,
@@ -28,13 +32,7 @@ def stats(*, since: Mapping[str, Any] | None = None, of: Runtime | None = None) 
     another thread is counted when it starts.
     """
     source = runtime() if of is None else of
-    rails: dict[int, dict[str, int]] = {}
-    for lane in source.proxy_traffic():
-        rail = rails.setdefault(lane["rail"], {"commands": 0, "bytes": 0})
-        rail["commands"] += lane["commands"]
-        rail["bytes"] += lane["bytes"]
-    transports = source.operation_counts()
-    now = {"transports": transports, "rails": dict(sorted(rails.items()))}
+    now = {"transports": source.operation_counts(), **source.proxy_statistics()}
     if since is not None:
         if since.get("pe") != source.my_pe:
             raise ArgumentError(

@@ -105,6 +105,7 @@ class Runtime::Parts {
   void exchange_cards();
   void map_node();
   void fill_context();
+  void start_timeline();
   std::string connect();
   void start();
 };

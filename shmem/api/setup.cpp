@@ -74,6 +74,7 @@ Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen)
   exchange_cards();
   map_node();
   fill_context();
+  start_timeline();  // before anything that may fail on one PE alone: it is an exchange
   const std::string error = connect();
   if (error.empty()) start();
   exchange_errors(*bootstrap, error);  // with that, nobody puts to a PE that is not ready
@@ -252,12 +253,15 @@ std::string Runtime::Parts::connect() {
   return {};
 }
 
-void Runtime::Parts::start() {
-  const auto host_of = [&](std::size_t pe) { return cards[pe].boot_id.str(); };
-  const auto me = static_cast<std::size_t>(context.pe);
-  recorder = trace::start_recording(settings.trace, *bootstrap, cards[me].host.str(),
-                                    host_of(me) == host_of(0), waiting_names());
+void Runtime::Parts::start_timeline() {
+  const PeCard& mine = cards[static_cast<std::size_t>(context.pe)];
+  recorder =
+      trace::start_recording(settings.trace, *bootstrap, mine.host.str(),
+                             mine.boot_id.str() == cards.front().boot_id.str(), waiting_names());
   if (recorder) context.trace = recorder->hook();
+}
+
+void Runtime::Parts::start() {
   if (connections) {
     bool native = true;
     bool ordered = true;

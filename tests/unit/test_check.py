@@ -288,3 +288,21 @@ def test_an_error_on_one_pe_is_everybodys() -> None:
     verdict = done.stdout.splitlines()[-1]
     assert verdict.startswith("WRONG: put (a node per PE), put (as started), put from heap")
     assert "end" not in verdict
+
+
+# What is wrong on the wire, not in a stand-in for it: error completions of the emulated NICs.
+@needs_mpirun
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        ("fail=read@20:access,pe=1", "PE 1: READ of"),
+        ("fail=write@300:access,pe=1", "PE 1: WRITE of"),
+        ("fail=atomic@9:operation,pe=0", "PE 0: FETCH_AND_ADD of 8 bytes to PE 0"),
+    ],
+)
+def test_an_error_completion_is_found(fault: str, found: str) -> None:
+    chosen = {"RAILSHMEM_NODES": "2", "RAILSHMEM_FAULTS": fault}
+    done = run_tool(2, "check", "--timeout", "2", settings=chosen)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert row(done, found, "on rail 0 failed:", "(NetworkError)")
+    assert done.stdout.splitlines()[-1].startswith("WRONG: ")
