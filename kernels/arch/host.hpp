@@ -194,7 +194,8 @@ class Backoff {
 
   void step() {
     if (count_ < spins_) {
-      relax();
+      // What is about to come is seen soonest without a pause, which takes many cycles itself.
+      if (count_ >= kHot) relax();
     } else if (count_ < spins_ + kYields) {
       sched_yield();
     } else {
@@ -208,6 +209,7 @@ class Backoff {
   bool interrupted() const { return wait_hook != nullptr && wait_hook(); }
 
  private:
+  static constexpr uint32_t kHot = 64;
   static constexpr uint32_t kYields = 4000;
   uint32_t spins_;
   uint32_t count_ = 0;

@@ -86,7 +86,7 @@ class TraceSpan {
 
  private:
   const Trace* trace_;
-  TraceEvent event_ = {};
+  TraceEvent event_;  // set and read only where a timeline is written
 };
 
 }  // namespace railshmem::device
