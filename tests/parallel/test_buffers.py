@@ -40,6 +40,76 @@ def test_registered_arrays_are_sources_and_destinations(comm: MPI.Intracomm, sha
                 rt.unregister_buffer(array)
 
 
+def content(pe: int) -> np.ndarray:
+    return ((np.arange(1 << 20) + 31 * pe) % 251).astype(np.uint8)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_region_inside_a_larger_allocation_keeps_its_place(
+    comm: MPI.Intracomm, shape: str
+) -> None:
+    """Wrong bytes moved from a tensor inside an allocation, as if it began where that begins.
+
+    The allocation has 1 MiB and the tensor its bytes [4160, 8192): on either side, put and got.
+    """
+    first, end = 4160, 8192
+    with job(comm, settings_of(shape, comm.size)) as rt:
+        right, left = (rt.my_pe + 1) % rt.n_pes, (rt.my_pe - 1) % rt.n_pes
+        there = symmetric_array(rt, 1 << 20, np.uint8)
+        registered = np.empty(1 << 20, np.uint8)
+        rt.register_buffer(registered[first:end])
+        for here in (symmetric_array(rt, 1 << 20, np.uint8), registered, np.empty_like(registered)):
+            for start, stop in ((first, end), (first, first + 1), (end - 1, end)):
+                here[:] = content(rt.my_pe)
+                there[:] = 255
+                rt.barrier_all()
+                rt.put_nbi(there[start:stop], here[start:stop], right)
+                rt.barrier_all()
+                expected = np.full_like(there, 255)
+                expected[start:stop] = content(left)[start:stop]
+                np.testing.assert_array_equal(there, expected)
+                here[:] = 254
+                rt.get_nbi(here[start:stop], there[start:stop], right)
+                rt.quiet()
+                expected = np.full_like(here, 254)
+                expected[start:stop] = content(rt.my_pe)[start:stop]
+                np.testing.assert_array_equal(here, expected)
+                rt.barrier_all()
+        rt.unregister_buffer(registered[first:end])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_piece_of_the_heap_has_keys_of_its_own(comm: MPI.Intracomm, shape: str) -> None:
+    """Keys of a piece inside the heap overwrote those of the heap: the rest was out of reach."""
+    with job(comm, settings_of(shape, comm.size)) as rt:
+        right, left = (rt.my_pe + 1) % rt.n_pes, (rt.my_pe - 1) % rt.n_pes
+        pieces = [symmetric_array(rt, 1000 * (number + 1), np.uint8) for number in range(40)]
+        own = [np.full(5000, number, np.uint8) for number in range(40)]
+        for array in own:
+            rt.register_buffer(array)
+        pages = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE), np.uint8)
+        adopted = rt.register_symmetric(pages)
+        with pytest.raises(railshmem.ArgumentError, match="registered already"):
+            rt.register_buffer(pieces[7])
+        for array in own[::2]:
+            rt.unregister_buffer(array)
+        everywhere = [*pieces, adopted]
+        for piece in everywhere:
+            piece[:] = 255
+        rt.barrier_all()
+        for number, piece in enumerate(everywhere):
+            rt.put(piece[:1], np.full(1, number + rt.my_pe, np.uint8), right)
+            rt.put(piece[-1:], np.full(1, number + 100 + rt.my_pe, np.uint8), right)
+        rt.barrier_all()
+        for number, piece in enumerate(everywhere):
+            assert (piece[0], piece[-1]) == (number + left, number + 100 + left)
+            assert (piece[1:-1] == 255).all()
+        rt.barrier_all()
+        rt.unregister_symmetric(adopted)
+        for array in own[1::2]:
+            rt.unregister_buffer(array)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_adopted_array_is_symmetric_and_stays_where_it_is(
     comm: MPI.Intracomm, shape: str

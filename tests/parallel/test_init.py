@@ -93,7 +93,7 @@ def test_the_environment_is_read_once(comm: MPI.Intracomm, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_nothing_and_twice_have_defined_answers(comm: MPI.Intracomm, shape: str) -> None:
-    """malloc(0), free(NULL), finalize twice and use after finalize crashed or were undefined."""
+    """malloc(0), free(NULL), realloc to less, finalize twice and use after finalize crashed."""
     runtime = railshmem.Runtime(MpiBootstrap(comm, 30), settings_of(shape, comm.size))
     free = runtime.heap_free
     nothing = runtime.malloc(0)
@@ -101,7 +101,11 @@ def test_nothing_and_twice_have_defined_answers(comm: MPI.Intracomm, shape: str)
     runtime.free(nothing)
     runtime.free(None)
     assert runtime.heap_free == free
-    kept = runtime.malloc(64)
+    kept = runtime.malloc(256)
+    np.frombuffer(kept, np.uint8)[:] = 7
+    kept = runtime.realloc(kept, 64)
+    assert bytes(kept) == b"\7" * 64
+    assert runtime.heap_free == free - 64
     runtime.finalize()
     runtime.finalize()
     for use in (

@@ -285,6 +285,7 @@ except KeyboardInterrupt:
 
 
 def test_a_pe_that_does_not_come_to_init_is_named() -> None:
+    """init hung for ever on the others when one rank did not come."""
     script = """
 import os, sys, time
 from mpi4py import MPI
