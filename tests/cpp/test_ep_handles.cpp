@@ -131,39 +131,61 @@ TEST_CASE("ep: a half that is missing is named, and the round can still be finis
   });
 }
 
+namespace {
+
+struct LargeShape {
+  int n_pes;
+  int64_t hidden;
+  int64_t max_tokens;
+};
+
+}  // namespace
+
 TEST_CASE("ep: dispatch over rows of more than 2^32 bytes of buffers: 32-bit offsets overflowed") {
   // Buffers are as large as declared, and only what is used takes memory: tokens, results, staging
   // and partial sums lie 4 GiB and more apart.
-  Environment environment{{"RAILSHMEM_NODES", "2"}, {"RAILSHMEM_HEAP_SIZE", "128G"}};
-  ep::Config config;
-  config.hidden = 4096;
-  config.experts = 3;
-  config.topk = 2;
-  config.max_tokens = int64_t{1} << 18;
-  config.dtype = ep::Type::fp32;
-  std::atomic<int> wrong{0};
-  run_pes(3, environment, [&](Runtime& runtime) {
-    ep::ExpertParallel exchange(std::shared_ptr<Runtime>(&runtime, [](Runtime*) {}), config);
-    // Three tokens of every PE, each to two PEs.
-    const std::vector<float> tokens(3 * 4096, static_cast<float>(runtime.my_pe() + 1));
-    const std::vector<int32_t> indices{0, 1, 1, 2, 2, 0};
-    const std::vector<float> weights(6, 1);
-    const ep::Received got = exchange.dispatch({{tokens.data(), 3, 4096, ep::Type::fp32},
-                                                {indices.data(), 3, 2, ep::Type::int32},
-                                                {weights.data(), 3, 2, ep::Type::fp32},
-                                                {}});
-    wrong += got.handle.rows != 6;
-    for (int64_t i = 0; i < 6 * 4096; ++i)
-      wrong += static_cast<const float*>(got.tokens.data)[i] != static_cast<float>(i / 8192 + 1);
-    auto* const results = static_cast<float*>(exchange.expert_buffer(got.handle));
-    wrong += reinterpret_cast<uintptr_t>(results) - reinterpret_cast<uintptr_t>(got.tokens.data) <
-             uintptr_t{1} << 33;
-    std::copy_n(static_cast<const float*>(got.tokens.data), 6 * 4096, results);
-    std::vector<float> out(tokens.size());
-    exchange.combine({results, 6, 4096, ep::Type::fp32}, got.handle,
-                     {out.data(), 3, 4096, ep::Type::fp32});
-    for (std::size_t i = 0; i < out.size(); ++i) wrong += out[i] != 2 * tokens[i];
-    exchange.free();
-  });
-  CHECK(wrong == 0);
+  for (const LargeShape& shape :
+       {LargeShape{3, 8192, int64_t{1} << 18}, LargeShape{8, 7168, 40'000}}) {
+    CAPTURE(shape.n_pes);
+    ep::Config config;
+    config.hidden = shape.hidden;
+    config.experts = shape.n_pes;
+    config.topk = 2;
+    config.max_tokens = shape.max_tokens;
+    config.dtype = ep::Type::bf16;
+    std::atomic<int> wrong{0};
+    const Environment environment{{"RAILSHMEM_NODES", "2"}, {"RAILSHMEM_HEAP_SIZE", "128G"}};
+    run_pes(shape.n_pes, environment, [&](Runtime& runtime) {
+      ep::ExpertParallel exchange(std::shared_ptr<Runtime>(&runtime, [](Runtime*) {}), config);
+      // Token i of every PE goes to PEs i and i + 1, so that each gets two of every PE.
+      const int64_t n = shape.n_pes;
+      const auto row = static_cast<std::size_t>(shape.hidden);
+      const auto rows = static_cast<std::size_t>(n);
+      const auto of_pe = [](std::size_t pe) { return static_cast<uint16_t>(0x3f80 + pe); };
+      const auto me = static_cast<std::size_t>(runtime.my_pe());
+      const std::vector<uint16_t> tokens(rows * row, of_pe(me));
+      std::vector<int32_t> indices;
+      for (int32_t i = 0; i < n; ++i)
+        indices.insert(indices.end(), {i, (i + 1) % static_cast<int32_t>(n)});
+      const std::vector<float> weights(2 * rows, 1);
+      const ep::Received got = exchange.dispatch({{tokens.data(), n, shape.hidden, ep::Type::bf16},
+                                                  {indices.data(), n, 2, ep::Type::int32},
+                                                  {weights.data(), n, 2, ep::Type::fp32},
+                                                  {}});
+      wrong += got.handle.rows != 2 * n;
+      const auto* const arrived = static_cast<const uint16_t*>(got.tokens.data);
+      for (std::size_t i = 0; i < 2 * rows * row; ++i) wrong += arrived[i] != of_pe(i / row / 2);
+      auto* const results = static_cast<uint16_t*>(exchange.expert_buffer(got.handle));
+      wrong += reinterpret_cast<uintptr_t>(results) - reinterpret_cast<uintptr_t>(arrived) <
+               uintptr_t{1} << 32;
+      std::copy_n(arrived, 2 * rows * row, results);
+      std::vector<uint16_t> out(tokens.size());
+      exchange.combine({results, 2 * n, shape.hidden, ep::Type::bf16}, got.handle,
+                       {out.data(), n, shape.hidden, ep::Type::bf16});
+      // Twice the value is one more in the exponent.
+      for (std::size_t i = 0; i < out.size(); ++i) wrong += out[i] != tokens[i] + 0x80;
+      exchange.free();
+    });
+    CHECK(wrong == 0);
+  }
 }

@@ -149,6 +149,32 @@ TEST_CASE("puts reach the PE they are meant for where some peers need no queue p
               }));
 }
 
+TEST_CASE("a put of a whole warp or block is one command, like that of a thread") {
+  // All 64 lanes of a warp posted the same command elsewhere: 64 times the traffic.
+  CHECK_NOTHROW(run_pes(2, {{"RAILSHMEM_NODES", "2"}}, [](Runtime& runtime) {
+    constexpr uint32_t kBlocks = 4;
+    auto* source = symmetric<uint64_t>(runtime, 64);
+    auto* words = symmetric<uint64_t>(runtime, 64);
+    runtime.default_context().quiet();
+    const proxy::Statistics before = runtime.statistics();
+    const device::DeviceContext* ctx = &runtime.context();
+    const int to = 1 - ctx->pe;
+    runtime.launch(kBlocks, [&] {
+      device::put<arch::Scope::thread>(ctx, words, source, 512, to);
+      device::put<arch::Scope::warp>(ctx, words, source, 512, to);
+      device::put<arch::Scope::block>(ctx, words, source, 512, to);
+      device::quiet<arch::Scope::block>(ctx);
+    });
+    const proxy::Statistics after = runtime.statistics();
+    const auto lane = static_cast<std::size_t>(to) * ctx->lane_stride;
+    const uint64_t commands = after.lanes[lane].commands - before.lanes[lane].commands;
+    const uint64_t bytes = after.rails[0].bytes - before.rails[0].bytes;
+    if (commands != 3 * kBlocks || bytes != 3 * kBlocks * 512)
+      fail(ErrorKind::argument, commands, " commands, ", bytes, " bytes");
+    runtime.barrier_all();
+  }));
+}
+
 TEST_CASE("the counts say what was done, and an idle progress thread rings nothing and sleeps") {
   // Looking at queues before there was work crashed a driver elsewhere, and 64 threads that spin
   // are 64 cores less.

@@ -162,6 +162,48 @@ TEST_CASE("quiet: waits for what was posted before it, not for what is posted me
   CHECK(hand.stop.report.seen == 3);
 }
 
+TEST_CASE("quiet: ends beside a thread that never stops posting") {
+  // Elsewhere it waited for what was posted later, too.
+  HandMadeRing hand(4);
+  for (int i = 0; i < 3; ++i) CHECK(post(&hand.ctx, Command()));
+  std::atomic<bool> over{false};
+  std::thread others([&] {
+    Command c;
+    while (!over && post(&hand.ctx, Command())) {
+      while (hand.take(&c)) continue;
+      // The latest is always unfinished.
+      arch::store_release(&hand.lane.completed, arch::load_relaxed(&hand.lane.posted) - 1);
+    }
+  });
+  const bool ended = quiet_lane(&hand.ctx, 0, 0);
+  const uint64_t completed = arch::load_acquire(&hand.lane.completed);
+  over = true;
+  others.join();
+  CHECK(ended);
+  CHECK(completed >= 3);
+}
+
+TEST_CASE("quiet: counts that pass 2^16 and 2^32 end it when all is done and no earlier") {
+  // Counters of 16 and 32 bits were compared across their wrap elsewhere: quiet returned early, and
+  // 8 MB "moved" faster than any wire.
+  for (const uint64_t wrap : {uint64_t{1} << 16, uint64_t{1} << 32}) {
+    HandMadeRing hand(4);
+    hand.start_at(wrap - 3);
+    hand.lane.posted = hand.lane.completed = wrap - 3;
+    for (int i = 0; i < 6; ++i) REQUIRE(post(&hand.ctx, Command()));
+    hand.ctx.timeout_ns = 1'000'000;
+    for (const uint64_t done : {wrap - 3, wrap - 1, wrap, wrap + 2}) {
+      hand.stop = {};
+      hand.lane.completed = done;
+      CHECK_FALSE(quiet_lane(&hand.ctx, 0, 0));
+      CHECK(hand.stop.report.expected == wrap + 3);
+      CHECK(hand.stop.report.seen == done);
+    }
+    hand.lane.completed = wrap + 3;
+    CHECK(quiet_lane(&hand.ctx, 0, 0));
+  }
+}
+
 TEST_CASE("results: a slot that its waiter gave up is free again once its operation has ended") {
   HandMadeRing hand(2);
   ResultSlot slots[1] = {};

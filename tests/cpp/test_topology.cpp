@@ -42,6 +42,7 @@ TEST_CASE("topology: nodes, local indices and members follow from who maps whom"
 }
 
 TEST_CASE("topology: one host name does not make one node when memory cannot be mapped") {
+  // Two containers with one host name were taken for one node elsewhere.
   std::vector<PeFacts> facts(2);
   for (std::size_t pe = 0; pe < 2; ++pe) {
     facts[pe].host = "same";
