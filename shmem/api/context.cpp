@@ -36,16 +36,24 @@ bool put_word(const device::DeviceContext* ctx, void* dest, const void* source,
 
 // ---- checks ----------------------------------------------------------------------------------
 
-int Context::check(const char* call, const char* what, const void* address, std::size_t bytes,
-                   int pe) const {
+Context::Context(Runtime::Parts& parts, device::Lanes lanes, std::shared_ptr<Team> team)
+    : parts_(parts),
+      lanes_(lanes),
+      team_(std::move(team)),
+      ctx_(&parts.context),
+      finalized_(&parts.finalized),
+      heap_begin_(reinterpret_cast<uint64_t>(parts.heap.base()) + parts.heap.own_bytes()),
+      heap_bytes_(parts.heap.bytes() - parts.heap.own_bytes()),
+      pes_(team_->device().pes),
+      n_pes_(team_->n_pes()) {}
+
+int Context::refuse(const char* call, const char* what, const void* address, std::size_t bytes,
+                    int pe) const {
   parts_.require_usable();
   if (!parts_.heap.contains(address, bytes)) parts_.refuse_address(call, what, address, bytes);
-  if (pe < 0 || pe >= team_->n_pes()) {
-    if (team_->slot() != Teams::kWorld) return team_->world_pe(call, pe);
-    fail(ErrorKind::argument, call, ": PE ", pe, " does not exist: the job has PEs 0 to ",
-         team_->n_pes() - 1);
-  }
-  return team_->pes()[static_cast<std::size_t>(pe)];
+  if (team_->slot() != Teams::kWorld) return team_->world_pe(call, pe);
+  fail(ErrorKind::argument, call, ": PE ", pe, " does not exist: the job has PEs 0 to ",
+       n_pes_ - 1);
 }
 
 void Context::check_word(const char* call, const char* what, const void* word,
@@ -61,7 +69,7 @@ void Context::check_signal(const char* call, const uint64_t* signal, AtomicOp op
 }
 
 bool Context::maps(int pe) const {
-  return pe >= 0 && pe < team_->n_pes() && reaches(team_->pes()[static_cast<std::size_t>(pe)]);
+  return pe >= 0 && pe < n_pes_ && reaches(pes_[pe]);
 }
 
 bool Context::atomics_wait() const {
@@ -69,13 +77,18 @@ bool Context::atomics_wait() const {
 }
 
 bool Context::reaches(int pe) const {
-  return parts_.context.transport[pe] == Transport::p2p;
+  return ctx_->transport[pe] == Transport::p2p;
 }
 
 // ---- puts ------------------------------------------------------------------------------------
 
 void Context::put(void* dest, const void* source, std::size_t bytes, int pe) {
   const int world = check("shmem_put", "dest", dest, bytes, pe);
+  if (reaches(world) && ctx_->trace == nullptr) {  // the shortest way
+    parts_.count(Operation::put, world, bytes);
+    device::put<Transport::p2p, kThread>(ctx_, dest, source, bytes, world, lanes_.first);
+    return;
+  }
   if (bytes > 0) put_checked(dest, source, bytes, device::no_signal(), world, Reuse::at_once);
 }
 

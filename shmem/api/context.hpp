@@ -22,8 +22,7 @@ namespace railshmem {
 
 class Context {
  public:
-  Context(Runtime::Parts& parts, device::Lanes lanes, std::shared_ptr<Team> team)
-      : parts_(parts), lanes_(lanes), team_(std::move(team)) {}
+  Context(Runtime::Parts& parts, device::Lanes lanes, std::shared_ptr<Team> team);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   ~Context() = default;
@@ -82,8 +81,16 @@ class Context {
     std::shared_ptr<void> owner;  // keeps `fetch` alive
   };
 
+  // The number of `pe` in the job, once the call's arguments are found right.
   int check(const char* call, const char* what, const void* address, std::size_t bytes,
-            int pe) const;
+            int pe) const {
+    const uint64_t at = reinterpret_cast<uint64_t>(address) - heap_begin_;
+    const bool right = !*finalized_ && at <= heap_bytes_ && bytes <= heap_bytes_ - at &&
+                       static_cast<uint32_t>(pe) < static_cast<uint32_t>(n_pes_);
+    return right ? pes_[pe] : refuse(call, what, address, bytes, pe);
+  }
+  [[gnu::cold, gnu::noinline]] int refuse(const char* call, const char* what, const void* address,
+                                          std::size_t bytes, int pe) const;
   void check_word(const char* call, const char* what, const void* word, unsigned width) const;
   void check_signal(const char* call, const uint64_t* signal, device::AtomicOp op) const;
   bool reaches(int pe) const;  // by load and store
@@ -97,6 +104,13 @@ class Context {
   Runtime::Parts& parts_;
   const device::Lanes lanes_;
   const std::shared_ptr<Team> team_;
+  // What every operation looks at.
+  const device::DeviceContext* const ctx_;
+  const bool* const finalized_;
+  const uint64_t heap_begin_;
+  const uint64_t heap_bytes_;
+  const int* const pes_;
+  const int n_pes_;
   std::mutex fetch_mutex_;
   std::vector<PendingFetch> fetches_;
   std::atomic<std::size_t> n_fetches_{0};
