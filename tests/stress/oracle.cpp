@@ -26,12 +26,12 @@ void Oracle::play(const Round& round, bool with_atomics) {
     for (const Operation& operation : round.operations[pe]) {
       results_[pe].push_back(0);
       if (with_atomics || !is_atomic(operation.kind))
-        play_operation(static_cast<int>(pe), operation, results_[pe].back());
+        play_operation(operation, results_[pe].back());
     }
   if (round.collective != Collective::none) play_collective(round);
 }
 
-void Oracle::play_operation(int me, const Operation& o, uint64_t& result) {
+void Oracle::play_operation(const Operation& o, uint64_t& result) {
   unsigned char* there = at(o.pe, o.at);
   switch (o.kind) {
     case Kind::put:
@@ -76,7 +76,6 @@ void Oracle::play_operation(int me, const Operation& o, uint64_t& result) {
     case Kind::quiet:
       break;
   }
-  static_cast<void>(me);
 }
 
 void Oracle::play_collective(const Round& round) {

@@ -24,7 +24,7 @@ class Oracle {
   }
 
  private:
-  void play_operation(int me, const Operation& operation, uint64_t& result);
+  void play_operation(const Operation& operation, uint64_t& result);
   void play_collective(const Round& round);
   unsigned char* at(int pe, std::size_t offset) {
     return memory_[static_cast<std::size_t>(pe)].data() + offset;
