@@ -10,8 +10,8 @@ RSH_DEVICE bool post(const DeviceContext* ctx, const Command& command) {
   Lane& lane = lane_of(ctx, command.pe, command.lane);
   Ring& ring = ctx->rings[lane.ring];
   if (stopped(ctx)) return false;
-  TraceSpan span(ctx->trace, Moment::ring_posted, command.bytes, command.pe, lane.rail,
-                 command.lane);
+  TraceSpan span(ctx->trace, Moment::ring_posted, command.bytes, command.pe,
+                 arch::load_relaxed(&lane.rail), command.lane);
   // Counted before the slot is claimed: whoever claims a later slot and then asks how much was
   // posted counts this command too (the claim's acquire-release carries the count along).
   arch::fetch_add(&lane.posted, uint64_t{1});
