@@ -386,7 +386,7 @@ TEST_CASE("users' pages become symmetric where they are, and their own again wit
       constexpr std::size_t kBytes = 3 * 4096;
       std::vector<char> room(kBytes + 2 * 4096, 7);
       auto* own =
-          reinterpret_cast<char*>((reinterpret_cast<uint64_t>(room.data()) + 4095) / 4096 * 4096);
+          reinterpret_cast<char*>((reinterpret_cast<uint64_t>(room.data()) + 4096) / 4096 * 4096);
       for (std::size_t i = 0; i < kBytes; ++i)
         own[i] = static_cast<char>(i % 100 + static_cast<std::size_t>(runtime.my_pe()));
       auto* shared = static_cast<char*>(runtime.register_symmetric(own, kBytes));

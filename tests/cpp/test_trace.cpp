@@ -393,7 +393,7 @@ TEST_CASE("counters: host operations are counted by transport, on every thread")
     char data[100] = {};
     std::thread other([&] { context.put(words, data, 100, 1 - me); });
     other.join();
-    context.put(words, data, 100, me);
+    context.put(words + 40, data, 100, me);  // beside what the peer writes
     context.put_signal(words, data, 16, words + 100, 1, device::AtomicOp::set, 1 - me);
     context.get(data, words, 40, 1 - me);
     context.atomic_update(device::AtomicOp::add, words + 90, 8, 1, me);
