@@ -22,6 +22,14 @@
 
 namespace railshmem::testing {
 
+// As many as tell something. The thread sanitizer sees one process only, and so not what orders its
+// threads by way of another one.
+#if defined(__SANITIZE_THREAD__)
+constexpr int kForkedPes = 1;
+#else
+constexpr int kForkedPes = 3;
+#endif
+
 // What the processes of a job share, before they are forked.
 struct SharedArea {
   static constexpr std::size_t kMostBytes = 256 * 1024;

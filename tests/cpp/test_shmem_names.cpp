@@ -35,16 +35,9 @@ void expect(bool holds, const char* what, int line) {
 }
 #define EXPECT(...) expect((__VA_ARGS__), #__VA_ARGS__, __LINE__)
 
-#if defined(__SANITIZE_THREAD__)
-// It sees one process only, and so not what orders its threads by way of another one.
-const std::vector<int> kJobSizes = {1};
-#else
-const std::vector<int> kJobSizes = {1, 2, 3};
-#endif
-
-// Calls body() on the default runtimes of jobs of one, two and three PEs, in one node and several.
+// Calls body() on the default runtimes of jobs of one to kForkedPes PEs, in one node and several.
 void on_jobs(void (*body)()) {
-  for (const int n_pes : kJobSizes)
+  for (int n_pes = 1; n_pes <= testing::kForkedPes; ++n_pes)
     for (const std::string nodes : {"0", "2"}) {
       if (n_pes == 1 && nodes == "2") continue;
       const std::string failures = testing::run_forked_pes(n_pes, [&](const auto& bootstrap) {
