@@ -104,6 +104,8 @@ class Context {
   Runtime::Parts& parts_;
   const device::Lanes lanes_;
   const std::shared_ptr<Team> team_;
+  friend void Runtime::destroy_context(Context& context);
+  bool destroyed_ = false;  // its lane may be another context's by now
   // What every operation looks at.
   const device::DeviceContext* const ctx_;
   const bool* const finalized_;

@@ -141,7 +141,11 @@ std::shared_ptr<Context> Runtime::create_context(std::shared_ptr<Team> team) {
 
 void Runtime::destroy_context(Context& context) {
   Parts& parts = *parts_;
+  if (context.destroyed_ || &context == parts.default_context.get())
+    fail(ErrorKind::argument, "shmem_ctx_destroy: this context ",
+         context.destroyed_ ? "was destroyed already" : "is the default one");
   context.quiet();
+  context.destroyed_ = true;
   if (parts.context.lanes == nullptr) return;
   const std::lock_guard<std::mutex> held(parts.contexts_mutex);
   parts.lanes_taken[context.lanes().first - parts.context.n_lanes] = false;

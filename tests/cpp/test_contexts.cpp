@@ -72,8 +72,17 @@ TEST_CASE("contexts run out with a clear error, and come back when they are dest
       CHECK_THROWS_WITH_AS(runtime.create_context(runtime.world()),
                            doctest::Contains("all 2 contexts are in use"), Error);
       runtime.destroy_context(*a);
+      // The lane of a destroyed context may be another's: it is given back once only.
+      const auto c = runtime.create_context(runtime.world());
+      CHECK_THROWS_WITH_AS(runtime.destroy_context(*a), doctest::Contains("destroyed already"),
+                           Error);
+      CHECK_THROWS_WITH_AS(runtime.create_context(runtime.world()),
+                           doctest::Contains("all 2 contexts are in use"), Error);
       runtime.destroy_context(*b);
+      runtime.destroy_context(*c);
     }
+    CHECK_THROWS_WITH_AS(runtime.destroy_context(runtime.default_context()),
+                         doctest::Contains("the default one"), Error);
   });
 }
 
