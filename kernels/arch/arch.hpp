@@ -4,12 +4,13 @@
 //   arch::rank/size<Scope>, sync<Scope>, all<Scope>, leader<Scope>
 //   arch::block, blocks, sync_grid  the grid
 //   arch::load/store/fetch_... , fence_system   memory seen by other PEs, NICs and the CPU
-//   arch::copy<Scope>, clock_ns, Backoff, wake
+//   arch::claim_add, claim_swap     counters that only this PE's kernels share
+//   arch::copy<Scope>, clock_ns, Backoff
 // A new architecture is one more file beside host.hpp and one more line here.
 #pragma once
 
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(__HIP__)
-#error "kernels/arch has the host architecture only so far"
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#include "kernels/arch/cuda.hpp"
 #else
 #include "kernels/arch/host.hpp"
 #endif

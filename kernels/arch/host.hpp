@@ -4,19 +4,20 @@
 
 #include <linux/futex.h>
 #include <sched.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "kernels/arch/host_copy.hpp"
+#include "kernels/arch/integers.hpp"
 
 #define RSH_DEVICE inline
 
 namespace railshmem::arch {
 
 enum class Scope : uint8_t { thread, warp, block };
+
+constexpr bool kOnHost = true;
 
 // ---- who am I ----------------------------------------------------------------------------------
 
@@ -57,8 +58,12 @@ RSH_DEVICE uint32_t blocks() {
   return this_block.blocks;
 }
 void sync_grid_of(GridBarrier* barrier);
+// What the blocks of a grid meet at on other architectures.
+struct GridWords {
+  uint32_t arrived;
+};
 // Every block must come, also after a failure: a block that stays away would hang the others.
-RSH_DEVICE void sync_grid() {
+RSH_DEVICE void sync_grid(GridWords*) {
   if (this_block.barrier != nullptr) sync_grid_of(this_block.barrier);
 }
 
@@ -109,12 +114,24 @@ template <class T>
 RSH_DEVICE T exchange(T* at, T value) {
   return __atomic_exchange_n(at, value, __ATOMIC_ACQ_REL);
 }
+// Among the kernels of this PE only: for counters that hand out places.
+template <class T>
+RSH_DEVICE T claim_add(T* at, T value) {
+  return fetch_add(at, value);
+}
 // Returns what was there; stores `value` when that equals `expected`.
 template <class T>
 RSH_DEVICE T compare_swap(T* at, T expected, T value) {
   __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   return expected;
 }
+// Among the kernels of this PE only.
+template <class T>
+RSH_DEVICE T claim_swap(T* at, T expected, T value) {
+  return compare_swap(at, expected, value);
+}
+// Before a command that announces data which kernels wrote. Here the command's own release does it.
+RSH_DEVICE void fence_payload() {}
 // Everything this thread wrote or saw is visible to whoever sees what it writes next.
 RSH_DEVICE void fence_system() {
 #if defined(__SANITIZE_THREAD__)

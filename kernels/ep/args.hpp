@@ -171,7 +171,7 @@ RSH_DEVICE uint64_t progress(const Shape& shape, uint64_t round, uint64_t rows) 
 
 // The end of a phase: all blocks come, also after a failure, and all learn of another's failure.
 RSH_DEVICE bool next_phase(const DeviceContext* ctx, bool ok) {
-  arch::sync_grid();
+  arch::sync_grid(nullptr);
   return ok && !stopped(ctx);
 }
 

@@ -7,8 +7,6 @@
 #pragma once
 
 #include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "kernels/arch/arch.hpp"
 

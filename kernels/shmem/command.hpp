@@ -4,8 +4,6 @@
 // host).
 #pragma once
 
-#include <stdint.h>
-
 #include "kernels/arch/arch.hpp"
 
 namespace railshmem::device {

@@ -1,8 +1,6 @@
 // What a kernel receives: plain data that describes this PE, its peers and how to reach them.
 #pragma once
 
-#include <stdint.h>
-
 #include "kernels/shmem/command.hpp"
 #include "kernels/shmem/trace.hpp"
 

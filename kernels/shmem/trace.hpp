@@ -3,8 +3,6 @@
 // then one branch.
 #pragma once
 
-#include <stdint.h>
-
 #include "kernels/arch/arch.hpp"
 
 namespace railshmem::device {

@@ -26,6 +26,8 @@ const char* class_of(ErrorKind kind) {
     case ErrorKind::aborted:
     case ErrorKind::interrupted:
       return "JobAborted";
+    case ErrorKind::gpu:
+      return "GpuError";
   }
   return "RailshmemError";
 }

@@ -131,6 +131,7 @@ from railshmem._core import PredefinedTeam as _PredefinedTeam
 from railshmem._core import SignalOp as _SignalOp
 from railshmem.errors import (
     ArgumentError,
+    GpuError,
     HeapExhausted,
     InitError,
     JobAborted,
@@ -219,6 +220,7 @@ __all__ = [
     "ArgumentError",
     "Bootstrap",
     "Context",
+    "GpuError",
     "HeapExhausted",
     "InitError",
     "JobAborted",

@@ -31,3 +31,7 @@ class PeerLost(RailshmemError, ConnectionError):
 
 class JobAborted(RailshmemError):
     """The job is being ended: restart it."""
+
+
+class GpuError(RailshmemError):
+    """The GPU's driver refused a call, or kernels for it cannot be had; the message says which."""

@@ -16,6 +16,7 @@ enum class ErrorKind {
   peer_lost,       // another PE is gone: restart the job
   aborted,         // the job's abort word is set: restart the job
   interrupted,     // the host asked a wait to stop (Ctrl-C)
+  gpu,             // the GPU's driver refused a call, or kernels cannot be had
 };
 
 class Error : public std::runtime_error {

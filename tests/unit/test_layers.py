@@ -21,10 +21,11 @@ LAYERS: dict[str, set[str]] = {
     "kernels": set(),
     "shmem/base": set(),
     "shmem/bootstrap": {"shmem/base"},
-    "shmem/memory": {"kernels", "shmem/base", "shmem/bootstrap"},
+    "shmem/gpu": {"shmem/base"},
+    "shmem/memory": {"kernels", "shmem/base", "shmem/bootstrap", "shmem/gpu"},
     "shmem/topology": {"kernels", "shmem/base", "shmem/bootstrap"},
-    "shmem/nic": {"kernels", "shmem/base", "shmem/bootstrap", "shmem/memory", "shmem/topology"},
 }
+LAYERS["shmem/nic"] = LAYERS["shmem/memory"] | {"shmem/memory", "shmem/topology"}
 LAYERS["shmem/trace"] = {"kernels", "shmem/base", "shmem/bootstrap"}
 LAYERS["shmem/transport"] = LAYERS["shmem/nic"] | {"shmem/nic", "shmem/trace"}
 LAYERS["shmem/api"] = LAYERS["shmem/transport"] | {"shmem/transport"}

@@ -1,0 +1,372 @@
+// NVIDIA GPUs, from compute capability 8.0 on. Included by nvcc, NVRTC and what uses NVRTC.
+//
+// Memory orders are those of the names, at system scope: a peer GPU, a NIC and the CPU are parties.
+// What only this GPU's kernels share has names of its own (claim_add, claim_swap).
+#pragma once
+
+#include "kernels/arch/integers.hpp"
+
+#define RSH_DEVICE __device__ __forceinline__
+
+namespace railshmem::arch {
+
+enum class Scope : uint8_t { thread, warp, block };
+
+constexpr bool kOnHost = false;
+
+// ---- who am I ----------------------------------------------------------------------------------
+
+// Blocks have one dimension.
+template <Scope S>
+RSH_DEVICE uint32_t rank() {
+  if constexpr (S == Scope::block) return threadIdx.x;
+  if constexpr (S == Scope::warp) return threadIdx.x & 31;
+  return 0;
+}
+template <Scope S>
+RSH_DEVICE uint32_t size() {
+  if constexpr (S == Scope::block) return blockDim.x;
+  if constexpr (S == Scope::warp) return 32;
+  return 1;
+}
+template <Scope S>
+RSH_DEVICE bool leader() {
+  return rank<S>() == 0;
+}
+template <Scope S>
+RSH_DEVICE void sync() {
+  if constexpr (S == Scope::block) __syncthreads();
+  if constexpr (S == Scope::warp) __syncwarp();
+}
+// True for every thread of the scope when it is true for all of them; they meet here.
+template <Scope S>
+RSH_DEVICE bool all(bool mine) {
+  if constexpr (S == Scope::block) return __syncthreads_and(mine) != 0;
+  if constexpr (S == Scope::warp) return __all_sync(~0u, mine) != 0;
+  return mine;
+}
+
+RSH_DEVICE uint32_t block() {
+  return blockIdx.x;
+}
+RSH_DEVICE uint32_t blocks() {
+  return gridDim.x;
+}
+
+// ---- memory that others see --------------------------------------------------------------------
+
+namespace detail {
+
+template <uint32_t Bytes>
+struct Word;
+template <>
+struct Word<1> {
+  using Bits = uint8_t;
+};
+template <>
+struct Word<2> {
+  using Bits = uint16_t;
+};
+template <>
+struct Word<4> {
+  using Bits = uint32_t;
+};
+template <>
+struct Word<8> {
+  using Bits = uint64_t;
+};
+template <class T>
+using BitsOf = typename Word<sizeof(T)>::Bits;
+
+template <class To, class From>
+RSH_DEVICE To bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "the same bits");
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+// PTX has no 8-bit registers.
+#define RSH_CUDA_LOAD_STORE(ORDER)                                                  \
+  RSH_DEVICE uint8_t load_##ORDER(const uint8_t* at) {                              \
+    uint32_t v;                                                                     \
+    asm volatile("ld." #ORDER ".sys.u8 %0, [%1];" : "=r"(v) : "l"(at) : "memory");  \
+    return static_cast<uint8_t>(v);                                                 \
+  }                                                                                 \
+  RSH_DEVICE uint16_t load_##ORDER(const uint16_t* at) {                            \
+    uint16_t v;                                                                     \
+    asm volatile("ld." #ORDER ".sys.u16 %0, [%1];" : "=h"(v) : "l"(at) : "memory"); \
+    return v;                                                                       \
+  }                                                                                 \
+  RSH_DEVICE uint32_t load_##ORDER(const uint32_t* at) {                            \
+    uint32_t v;                                                                     \
+    asm volatile("ld." #ORDER ".sys.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory"); \
+    return v;                                                                       \
+  }                                                                                 \
+  RSH_DEVICE uint64_t load_##ORDER(const uint64_t* at) {                            \
+    uint64_t v;                                                                     \
+    asm volatile("ld." #ORDER ".sys.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory"); \
+    return v;                                                                       \
+  }
+#define RSH_CUDA_STORE(ORDER)                                                              \
+  RSH_DEVICE void store_##ORDER(uint8_t* at, uint8_t v) {                                  \
+    asm volatile("st." #ORDER ".sys.u8 [%0], %1;" ::"l"(at), "r"(static_cast<uint32_t>(v)) \
+                 : "memory");                                                              \
+  }                                                                                        \
+  RSH_DEVICE void store_##ORDER(uint16_t* at, uint16_t v) {                                \
+    asm volatile("st." #ORDER ".sys.u16 [%0], %1;" ::"l"(at), "h"(v) : "memory");          \
+  }                                                                                        \
+  RSH_DEVICE void store_##ORDER(uint32_t* at, uint32_t v) {                                \
+    asm volatile("st." #ORDER ".sys.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");          \
+  }                                                                                        \
+  RSH_DEVICE void store_##ORDER(uint64_t* at, uint64_t v) {                                \
+    asm volatile("st." #ORDER ".sys.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");          \
+  }
+RSH_CUDA_LOAD_STORE(relaxed)
+RSH_CUDA_LOAD_STORE(acquire)
+RSH_CUDA_STORE(relaxed)
+RSH_CUDA_STORE(release)
+#undef RSH_CUDA_LOAD_STORE
+#undef RSH_CUDA_STORE
+
+#define RSH_CUDA_ATOMIC(NAME, OP, TYPE32, TYPE64, ORDER)          \
+  RSH_DEVICE uint32_t NAME(uint32_t* at, uint32_t v) {            \
+    uint32_t old;                                                 \
+    asm volatile("atom." ORDER "." OP "." TYPE32 " %0, [%1], %2;" \
+                 : "=r"(old)                                      \
+                 : "l"(at), "r"(v)                                \
+                 : "memory");                                     \
+    return old;                                                   \
+  }                                                               \
+  RSH_DEVICE uint64_t NAME(uint64_t* at, uint64_t v) {            \
+    uint64_t old;                                                 \
+    asm volatile("atom." ORDER "." OP "." TYPE64 " %0, [%1], %2;" \
+                 : "=l"(old)                                      \
+                 : "l"(at), "l"(v)                                \
+                 : "memory");                                     \
+    return old;                                                   \
+  }
+RSH_CUDA_ATOMIC(fetch_add, "add", "u32", "u64", "acq_rel.sys")
+RSH_CUDA_ATOMIC(fetch_and, "and", "b32", "b64", "acq_rel.sys")
+RSH_CUDA_ATOMIC(fetch_or, "or", "b32", "b64", "acq_rel.sys")
+RSH_CUDA_ATOMIC(fetch_xor, "xor", "b32", "b64", "acq_rel.sys")
+RSH_CUDA_ATOMIC(exchange, "exch", "b32", "b64", "acq_rel.sys")
+RSH_CUDA_ATOMIC(claim_add, "add", "u32", "u64", "relaxed.gpu")
+#undef RSH_CUDA_ATOMIC
+
+#define RSH_CUDA_SWAP(NAME, ORDER)                                        \
+  RSH_DEVICE uint32_t NAME(uint32_t* at, uint32_t expected, uint32_t v) { \
+    uint32_t old;                                                         \
+    asm volatile("atom." ORDER ".cas.b32 %0, [%1], %2, %3;"               \
+                 : "=r"(old)                                              \
+                 : "l"(at), "r"(expected), "r"(v)                         \
+                 : "memory");                                             \
+    return old;                                                           \
+  }                                                                       \
+  RSH_DEVICE uint64_t NAME(uint64_t* at, uint64_t expected, uint64_t v) { \
+    uint64_t old;                                                         \
+    asm volatile("atom." ORDER ".cas.b64 %0, [%1], %2, %3;"               \
+                 : "=l"(old)                                              \
+                 : "l"(at), "l"(expected), "l"(v)                         \
+                 : "memory");                                             \
+    return old;                                                           \
+  }
+RSH_CUDA_SWAP(compare_swap, "acq_rel.sys")
+RSH_CUDA_SWAP(claim_swap, "acq_rel.gpu")
+#undef RSH_CUDA_SWAP
+
+}  // namespace detail
+
+template <class T>
+RSH_DEVICE T load_relaxed(const T* at) {
+  using B = detail::BitsOf<T>;
+  return detail::bits<T>(detail::load_relaxed(reinterpret_cast<const B*>(at)));
+}
+template <class T>
+RSH_DEVICE T load_acquire(const T* at) {
+  using B = detail::BitsOf<T>;
+  return detail::bits<T>(detail::load_acquire(reinterpret_cast<const B*>(at)));
+}
+template <class T>
+RSH_DEVICE void store_relaxed(T* at, T value) {
+  using B = detail::BitsOf<T>;
+  detail::store_relaxed(reinterpret_cast<B*>(at), detail::bits<B>(value));
+}
+template <class T>
+RSH_DEVICE void store_release(T* at, T value) {
+  using B = detail::BitsOf<T>;
+  detail::store_release(reinterpret_cast<B*>(at), detail::bits<B>(value));
+}
+
+#define RSH_CUDA_FETCH(NAME)                                                                \
+  template <class T>                                                                        \
+  RSH_DEVICE T NAME(T* at, T value) {                                                       \
+    using B = detail::BitsOf<T>;                                                            \
+    return detail::bits<T>(detail::NAME(reinterpret_cast<B*>(at), detail::bits<B>(value))); \
+  }
+RSH_CUDA_FETCH(fetch_add)
+RSH_CUDA_FETCH(fetch_and)
+RSH_CUDA_FETCH(fetch_or)
+RSH_CUDA_FETCH(fetch_xor)
+RSH_CUDA_FETCH(exchange)
+// Among the kernels of this GPU only, and ordered with nothing: for counters that hand out places.
+RSH_CUDA_FETCH(claim_add)
+#undef RSH_CUDA_FETCH
+// Returns what was there; stores `value` when that equals `expected`.
+template <class T>
+RSH_DEVICE T compare_swap(T* at, T expected, T value) {
+  using B = detail::BitsOf<T>;
+  return detail::bits<T>(detail::compare_swap(reinterpret_cast<B*>(at), detail::bits<B>(expected),
+                                              detail::bits<B>(value)));
+}
+// Among the kernels of this GPU only.
+template <class T>
+RSH_DEVICE T claim_swap(T* at, T expected, T value) {
+  using B = detail::BitsOf<T>;
+  return detail::bits<T>(detail::claim_swap(reinterpret_cast<B*>(at), detail::bits<B>(expected),
+                                            detail::bits<B>(value)));
+}
+
+// Everything this thread wrote or saw is visible to whoever sees what it writes next.
+RSH_DEVICE void fence_system() {
+  __threadfence_system();
+}
+// Before a command that announces data which kernels wrote: the engine that executes it reads
+// memory by itself.
+RSH_DEVICE void fence_payload() {
+  __threadfence_system();
+}
+
+// Two words of 8 bytes as one store that nobody sees half of; 16-byte aligned.
+RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(first), "l"(second)
+               : "memory");
+}
+
+// Aligned words of 1, 2, 4 and 8 bytes are stored whole: a peer that polls one never sees half of
+// it. Release, so that a word put after data announces the data. Every thread of a scope may call
+// it: all store the same.
+RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
+  if (bytes > 8 || bytes == 0 || (bytes & (bytes - 1)) != 0 ||
+      (reinterpret_cast<uintptr_t>(to) & (bytes - 1)) != 0)
+    return false;
+  uint64_t value = 0;
+  for (uint64_t i = 0; i < bytes; ++i)
+    value |= static_cast<uint64_t>(static_cast<const uint8_t*>(from)[i]) << (8 * i);
+  if (bytes == 8) store_release(static_cast<uint64_t*>(to), value);
+  if (bytes == 4) store_release(static_cast<uint32_t*>(to), static_cast<uint32_t>(value));
+  if (bytes == 2) store_release(static_cast<uint16_t*>(to), static_cast<uint16_t>(value));
+  if (bytes == 1) store_release(static_cast<uint8_t*>(to), static_cast<uint8_t>(value));
+  return true;
+}
+
+// ---- copies ------------------------------------------------------------------------------------
+
+struct alignas(16) Vec16 {
+  uint32_t x, y, z, w;
+};
+RSH_DEVICE Vec16 load_vec(const Vec16* at) {  // read once: not kept in the first-level cache
+  Vec16 v;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(at)
+               : "memory");
+  return v;
+}
+RSH_DEVICE void store_vec(Vec16* at, const Vec16& v) {
+  asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x),
+               "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
+}
+
+// The scope's threads copy together; nobody may rely on the result before sync<S>().
+template <Scope S>
+RSH_DEVICE void copy(void* to, const void* from, uint64_t bytes) {
+  auto* target = static_cast<char*>(to);
+  const auto* source = static_cast<const char*>(from);
+  const uint64_t me = rank<S>(), all = size<S>();
+  const auto skew = reinterpret_cast<uintptr_t>(target) ^ reinterpret_cast<uintptr_t>(source);
+  if ((skew & 15) != 0) {  // never aligned together: words as large as both allow
+    const uint64_t width = (skew & 3) != 0 ? 1 : (skew & 7) != 0 ? 4 : 8;
+    if (width > 1 && (reinterpret_cast<uintptr_t>(target) & (width - 1)) == 0) {
+      const uint64_t words = bytes / width;
+      if (width == 8)
+        for (uint64_t i = me; i < words; i += all)
+          reinterpret_cast<uint64_t*>(target)[i] = reinterpret_cast<const uint64_t*>(source)[i];
+      else
+        for (uint64_t i = me; i < words; i += all)
+          reinterpret_cast<uint32_t*>(target)[i] = reinterpret_cast<const uint32_t*>(source)[i];
+      for (uint64_t i = words * width + me; i < bytes; i += all) target[i] = source[i];
+      return;
+    }
+    for (uint64_t i = me; i < bytes; i += all) target[i] = source[i];
+    return;
+  }
+  uint64_t head = -reinterpret_cast<uintptr_t>(target) & 15;
+  if (head > bytes) head = bytes;
+  for (uint64_t i = me; i < head; i += all) target[i] = source[i];
+  auto* wide = reinterpret_cast<Vec16*>(target + head);
+  const auto* wide_from = reinterpret_cast<const Vec16*>(source + head);
+  const uint64_t vectors = (bytes - head) / 16;
+  uint64_t i = me;
+  // Eight loads in flight per thread hide the latency of memory.
+  for (; i + 7 * all < vectors; i += 8 * all) {
+    Vec16 v[8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] = load_vec(wide_from + i + k * all);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) store_vec(wide + i + k * all, v[k]);
+  }
+  for (; i < vectors; i += all) store_vec(wide + i, load_vec(wide_from + i));
+  for (uint64_t b = head + vectors * 16 + me; b < bytes; b += all) target[b] = source[b];
+}
+
+// ---- time and waiting --------------------------------------------------------------------------
+
+RSH_DEVICE uint64_t clock_ns() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+// A waiting thread looks again at once; what is dear (the clock, the host's words across PCIe) it
+// looks at now and then.
+class Backoff {
+ public:
+  RSH_DEVICE explicit Backoff(uint32_t) {}
+  RSH_DEVICE void step() { ++count_; }
+  RSH_DEVICE bool long_look() const { return (count_ & 63) == 0; }
+  RSH_DEVICE bool interrupted() const { return false; }
+
+ private:
+  uint32_t count_ = 0;
+};
+
+// ---- the grid ----------------------------------------------------------------------------------
+
+// What the blocks of a grid meet at: zeroed once, in this GPU's memory, used by one grid at a time.
+struct GridWords {
+  uint32_t arrived;
+};
+
+// Every block must come, also after a failure: a block that stays away would hang the others. The
+// grid was launched so that all its blocks run at once.
+RSH_DEVICE void sync_grid(GridWords* words) {
+  __syncthreads();
+  if (threadIdx.x == 0 && gridDim.x > 1) {
+    // The top bit turns when all have come: block 0 adds what the others leave to the next turn.
+    const uint32_t mine = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u;
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(&words->arrived), "r"(mine)
+                 : "memory");
+    uint32_t now;
+    do {
+      asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(&words->arrived) : "memory");
+    } while (((now ^ before) & 0x80000000u) == 0);
+  }
+  __syncthreads();
+}
+
+}  // namespace railshmem::arch
