@@ -231,6 +231,18 @@ RSH_DEVICE T claim_swap(T* at, T expected, T value) {
 RSH_DEVICE void fence_system() {
   __threadfence_system();
 }
+// Ordered with a later load of another word, and with an earlier store of another one. A fence of
+// system scope each: for the host's handshakes, whose code is here only because it is shared.
+template <class T>
+RSH_DEVICE void store_ordered(T* at, T value) {
+  store_relaxed(at, value);
+  fence_system();
+}
+template <class T>
+RSH_DEVICE T load_ordered(const T* at) {
+  fence_system();
+  return load_acquire(at);
+}
 // Before a command that announces data which kernels wrote: the engine that executes it reads
 // memory by itself.
 RSH_DEVICE void fence_payload() {
@@ -341,6 +353,9 @@ class Backoff {
  private:
   uint32_t count_ = 0;
 };
+
+// A GPU cannot wake a thread of the host: whoever reads what GPUs write does not sleep.
+RSH_DEVICE void wake(uint32_t*) {}
 
 // ---- the grid ----------------------------------------------------------------------------------
 
