@@ -44,8 +44,8 @@ struct Outputs {
 void check_matrix(const std::string& who, const char* name, const Matrix& matrix, int64_t rows,
                   int64_t columns, Type type);
 
-// Checks the whole batch and writes its expert ids to `ids`[T * topk].
-void check_batch(const std::string& who, const Config& config, const Batch& batch, int32_t* ids);
+// Checks the whole batch.
+void check_batch(const std::string& who, const Config& config, const Batch& batch);
 
 // Checks what travels by a known routing of `rows` tokens.
 void check_known(const std::string& who, const Config& config, const Matrix& tokens,

@@ -75,10 +75,7 @@ void take_received(Carver& carver, const Config& config, const Sizes& n, device:
 
 void take_agreement(Carver& carver, const Sizes& n, device::ep::Buffers& out) {
   out.from = carver.take<device::ep::FromPeer>(n.pes);
-  out.counts = carver.take<device::ep::Count>(n.pes);
-  out.grants = carver.take<device::ep::Grant>(n.pes, n.members);
-  out.expert_counts = carver.take<uint64_t>(n.pes, n.experts);
-  out.expert_bases = carver.take<uint64_t>(n.pes, n.members, n.experts);
+  out.counts = carver.take<device::ep::Count>(n.pes, n.members, 1 + n.experts);
   out.refusal_out = carver.take<device::ep::Refusal>(uint64_t{1});
 }
 
@@ -130,7 +127,7 @@ SymmetricBuffers::SymmetricBuffers(std::shared_ptr<Runtime> runtime, const Confi
   carve(block_);
   // Sequence numbers start at 0; nobody may send before all have cleared theirs.
   std::memset(static_cast<void*>(view_.from), 0,
-              static_cast<std::size_t>(reinterpret_cast<char*>(view_.expert_counts) -
+              static_cast<std::size_t>(reinterpret_cast<char*>(view_.refusal_out) -
                                        reinterpret_cast<char*>(view_.from)));
   runtime_->barrier_all();
 }

@@ -9,15 +9,14 @@ namespace railshmem::ep {
 namespace {
 
 using device::DeviceContext;
-using device::ep::CombineCall;
 using device::ep::DispatchCall;
 using device::ep::Exchange;
 using device::ep::ReceiveCall;
 
 // combine's kernels for one type of results.
 struct CombineKernels {
-  bool (*send)(const DeviceContext*, const Exchange&, const CombineCall&);
-  bool (*recv)(const DeviceContext*, const Exchange&, uint64_t, char*);
+  void (*send)(const DeviceContext*, const Exchange&, const char*);
+  void (*recv)(const DeviceContext*, const Exchange&, char*);
 };
 
 template <bool kRemote, class T>
@@ -92,11 +91,11 @@ void ExpertParallel::require_usable(const char* call) const {
 std::size_t ExpertParallel::oldest_slot() const {
   std::size_t oldest = 0;
   for (std::size_t i = 1; i < slots_.size(); ++i)
-    if (slots_[i]->round < slots_[oldest]->round) oldest = i;
+    if (slots_[i]->dispatch < slots_[oldest]->dispatch) oldest = i;
   const Slot& slot = *slots_[oldest];
   if (slot.phase == Phase::sent || slot.phase == Phase::combining)
     fail(ErrorKind::argument, who("dispatch"), "handles=", config_.handles,
-         " are all in use: dispatch ", slot.round, " ", name_of(slot.phase));
+         " are all in use: dispatch ", slot.dispatch, " ", name_of(slot.phase));
   return oldest;
 }
 
@@ -105,15 +104,15 @@ Slot& ExpertParallel::slot_of(const char* call, const Handle& handle) const {
   if (handle.owner != id_)
     fail(ErrorKind::argument, who(call), "the handle belongs to another ExpertParallel");
   Slot& slot = *slots_[handle.slot];
-  if (handle.round != slot.round)
-    fail(ErrorKind::argument, who(call), "the handle is of dispatch ", handle.round,
-         ", but dispatch ", slot.round, " has overwritten its buffers");
+  if (handle.dispatch != slot.dispatch)
+    fail(ErrorKind::argument, who(call), "the handle is of dispatch ", handle.dispatch,
+         ", but dispatch ", slot.dispatch, " has overwritten its buffers");
   return slot;
 }
 
 void ExpertParallel::require_phase(const char* call, const Slot& slot, Phase phase) const {
   if (slot.phase != phase)
-    fail(ErrorKind::argument, who(call), "dispatch ", slot.round, " ", name_of(slot.phase));
+    fail(ErrorKind::argument, who(call), "dispatch ", slot.dispatch, " ", name_of(slot.phase));
 }
 
 // ---- checks ------------------------------------------------------------------------------------
@@ -154,7 +153,7 @@ void ExpertParallel::launch(const char* call, const Slot& slot, int64_t blocks,
     runtime_->launch(static_cast<uint32_t>(blocks),
                      [&] { kernel(&runtime_->context(), slot.routing.view()); });
   } catch (const Error& error) {
-    fail(error.kind(), error.what(), " (in ", call, ", dispatch ", slot.round, ")");
+    fail(error.kind(), error.what(), " (in ", call, ", dispatch ", slot.dispatch, ")");
   }
   broken_ = false;
 }
@@ -173,10 +172,25 @@ void ExpertParallel::raise_if_refused(const char* call, const Slot& slot) const 
 void ExpertParallel::learn_refusals(const char* call, Slot& slot) {
   if (nodes_.view().n_nodes > 1)
     launch(call, slot, 1, [&](const DeviceContext* ctx, const Exchange& x) {
-      device::ep::learn_refusals(ctx, x, slot.round);
+      device::ep::learn_refusals(ctx, x);
     });
   if (slot.routing.refusal().pe >= 0) slot.phase = Phase::combined;
   raise_if_refused(call, slot);
+}
+
+DispatchCall ExpertParallel::call_of(const Matrix& tokens, const std::optional<Matrix>& scales,
+                                     int64_t room, const Batch* routed) const {
+  DispatchCall call{};
+  call.tokens = static_cast<const char*>(tokens.data);
+  call.scales = scales ? static_cast<const float*>(scales->data) : nullptr;
+  call.rows = static_cast<uint64_t>(tokens.rows);
+  call.room = static_cast<uint64_t>(room);
+  call.in_heap = runtime_->in_heap(tokens.data, tokens.bytes());
+  call.again = routed == nullptr;
+  if (call.again) return call;
+  call.weights = static_cast<const float*>(routed->weights.data);
+  call.ids = {routed->indices.data, routed->indices.type == Type::int64};
+  return call;
 }
 
 // ---- dispatch ----------------------------------------------------------------------------------
@@ -184,13 +198,13 @@ void ExpertParallel::learn_refusals(const char* call, Slot& slot) {
 Handle ExpertParallel::dispatch_send(const Batch& batch, const Outputs& out) {
   require_usable("dispatch");
   const std::size_t index = oldest_slot();
-  Slot& slot = *slots_[index];
+  const Slot& slot = *slots_[index];
   check_input(slot, "tokens", batch.tokens);
   check_input(slot, "weights", batch.weights);
   if (batch.scales) check_input(slot, "scales", *batch.scales);
   const int64_t room = check_outputs(out);
-  slot.routing.load(who("dispatch"), config_, batch);
-  return send(index, false, out, room);
+  check_batch(who("dispatch"), config_, batch);
+  return send(index, call_of(batch.tokens, batch.scales, room, &batch), out);
 }
 
 Handle ExpertParallel::dispatch_send(const Matrix& tokens, const std::optional<Matrix>& scales,
@@ -203,20 +217,18 @@ Handle ExpertParallel::dispatch_send(const Matrix& tokens, const std::optional<M
   if (known.rows > room)
     fail(ErrorKind::argument, who("dispatch"), "out has room for ", room, " rows, but ", known.rows,
          " come");
-  slot.routing.load_again(who("dispatch"), config_, tokens, scales);
+  check_known(who("dispatch"), config_, tokens, scales, slot.tokens);
   learn_refusals("dispatch", slot);
-  return send(known.slot, true, out, room);
+  return send(known.slot, call_of(tokens, scales, room, nullptr), out);
 }
 
-Handle ExpertParallel::send(std::size_t index, bool again, const Outputs& out, int64_t room) {
+Handle ExpertParallel::send(std::size_t index, const DispatchCall& call, const Outputs& out) {
   Slot& slot = *slots_[index];
-  const uint64_t bytes = static_cast<uint64_t>(slot.routing.tokens()) * config_.token_bytes();
-  const DispatchCall call{++round_, slot.round, static_cast<uint64_t>(room),
-                          runtime_->in_heap(slot.routing.own_tokens(), bytes), again};
-  slot.round = round_;
+  slot.dispatch = ++dispatches_;
+  slot.tokens = static_cast<int64_t>(call.rows);
   slot.phase = Phase::sent;
   slot.delivery = delivery_to(out);
-  slot.again = again;
+  slot.again = call.again;
   const auto kernel = nodes_.view().n_nodes > 1 ? device::ep::dispatch_send<true>
                                                 : device::ep::dispatch_send<false>;
   launch("dispatch", slot, config_.blocks,
@@ -226,13 +238,13 @@ Handle ExpertParallel::send(std::size_t index, bool again, const Outputs& out, i
     slot.phase = Phase::combined;
     raise_if_refused("dispatch", slot);
   }
-  return {id_, index, round_, slot.routing.rows(), slot.routing.tokens()};
+  return {id_, index, slot.dispatch, slot.routing.rows(), slot.tokens};
 }
 
 Received ExpertParallel::dispatch_recv(const Handle& handle) {
   Slot& slot = slot_of("dispatch_recv", handle);
   if (slot.phase != Phase::sent)
-    fail(ErrorKind::argument, who("dispatch_recv"), "dispatch ", handle.round,
+    fail(ErrorKind::argument, who("dispatch_recv"), "dispatch ", handle.dispatch,
          " was received already");
   receive(slot);
   slot.phase = Phase::received;
@@ -240,8 +252,7 @@ Received ExpertParallel::dispatch_recv(const Handle& handle) {
 }
 
 void ExpertParallel::receive(Slot& slot) {
-  const ReceiveCall call{slot.round, static_cast<uint64_t>(slot.routing.rows()),
-                         static_cast<uint64_t>(slot.routing.arrivals()), slot.delivery, slot.again};
+  const ReceiveCall call{slot.delivery, slot.again};
   const auto kernel = nodes_.view().n_nodes > 1 ? device::ep::dispatch_recv<true>
                                                 : device::ep::dispatch_recv<false>;
   launch("dispatch", slot, config_.blocks,
@@ -290,11 +301,10 @@ void ExpertParallel::combine_send(const Matrix& expert_out, const Handle& handle
                config_.combined());
   learn_refusals("combine", slot);
   const bool in_place = !config_.by_expert() && expert_out.data == slot.buffers.view().expert_rows;
-  const CombineCall call{slot.round, static_cast<uint64_t>(slot.routing.arrivals()),
-                         in_place ? nullptr : static_cast<const char*>(expert_out.data)};
+  const auto* const rows = in_place ? nullptr : static_cast<const char*>(expert_out.data);
   const auto kernel = combine_for(config_.combined(), nodes_.view().n_nodes > 1).send;
   launch("combine", slot, config_.blocks,
-         [&](const DeviceContext* ctx, const Exchange& x) { kernel(ctx, x, call); });
+         [&](const DeviceContext* ctx, const Exchange& x) { kernel(ctx, x, rows); });
   slot.phase = Phase::combining;
 }
 
@@ -303,9 +313,8 @@ void ExpertParallel::combine_recv(const Handle& handle, const Matrix& out) {
   require_phase("combine_recv", slot, Phase::combining);
   check_out("combine_recv", handle, out);
   const auto kernel = combine_for(config_.combined(), nodes_.view().n_nodes > 1).recv;
-  launch("combine", slot, config_.blocks, [&](const DeviceContext* ctx, const Exchange& x) {
-    kernel(ctx, x, slot.round, out.target<char>());
-  });
+  launch("combine", slot, config_.blocks,
+         [&](const DeviceContext* ctx, const Exchange& x) { kernel(ctx, x, out.target<char>()); });
   slot.phase = Phase::combined;
 }
 

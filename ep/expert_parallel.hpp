@@ -15,11 +15,11 @@ namespace railshmem::ep {
 // The routing of one dispatch, for its combine and for further dispatches. Valid until another
 // dispatch takes its buffers.
 struct Handle {
-  uint64_t owner = 0;    // which ExpertParallel of this process
-  std::size_t slot = 0;  // which of its buffers
-  uint64_t round = 0;    // which of its dispatches
-  int64_t rows = 0;      // that this PE received
-  int64_t tokens = 0;    // that this PE sent
+  uint64_t owner = 0;     // which ExpertParallel of this process
+  std::size_t slot = 0;   // which of its buffers
+  uint64_t dispatch = 0;  // which of its dispatches
+  int64_t rows = 0;       // that this PE received
+  int64_t tokens = 0;     // that this PE sent
 };
 
 // What this PE received. Contiguous layout: R tokens, ordered by (source PE, token there).
@@ -110,7 +110,10 @@ class ExpertParallel {
   void launch(const char* call, const Slot& slot, int64_t blocks, const Kernel& kernel);
   void raise_if_refused(const char* call, const Slot& slot) const;
   void learn_refusals(const char* call, Slot& slot);
-  Handle send(std::size_t index, bool again, const Outputs& out, int64_t room);
+  // `routed`: null by known routing.
+  device::ep::DispatchCall call_of(const Matrix& tokens, const std::optional<Matrix>& scales,
+                                   int64_t room, const Batch* routed) const;
+  Handle send(std::size_t index, const device::ep::DispatchCall& call, const Outputs& out);
   void receive(Slot& slot);
   Received received(const Handle& handle) const;
 
@@ -119,7 +122,7 @@ class ExpertParallel {
   const NodeMap nodes_;
   std::vector<std::unique_ptr<Slot>> slots_;
   const uint64_t id_;
-  uint64_t round_ = 0;  // dispatches so far
+  uint64_t dispatches_ = 0;  // so far
   bool broken_ = false;
   bool freed_ = false;
 };

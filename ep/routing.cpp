@@ -1,7 +1,6 @@
 #include "ep/routing.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace railshmem::ep {
 namespace {
@@ -31,82 +30,51 @@ device::ep::Shape shape_of(const Config& config, int n_pes) {
 Routing::Routing(const Config& config, int n_pes, int pe, const NodeMap& nodes,
                  const device::ep::Buffers& buffers) {
   const device::ep::Node& node = nodes.view();
+  const device::ep::Shape shape = shape_of(config, n_pes);
   const auto tokens = static_cast<std::size_t>(config.max_tokens);
   const auto topk = static_cast<std::size_t>(config.topk);
   const auto members = static_cast<std::size_t>(node.n_members);
   const auto n_streams = static_cast<std::size_t>(node.n_sources) + 1;
-  const auto n_nodes = static_cast<std::size_t>(node.n_nodes);
-  const std::size_t remote_tokens = n_nodes > 1 ? tokens : 0;
-  checked_ids_.resize(tokens * topk);
-  ids_.resize(checked_ids_.size());
-  ordinals_.resize(n_streams * tokens * members);
-  counts_.resize(n_streams * members);
-  bases_.resize(n_streams * members);
-  node_ordinals_.resize(remote_tokens * n_nodes);
-  node_rows_.resize(n_nodes);
+  const std::size_t experts =
+      config.by_expert() ? static_cast<std::size_t>(config.most_experts(n_pes)) : 0;
+  homes_ = nodes.homes(shape);
+  ids_.resize(tokens * topk);
+  member_rows_.resize(members);
+  block_starts_.resize(members * experts);
   received_.resize(static_cast<std::size_t>(n_pes));
-  const auto experts = static_cast<std::size_t>(config.most_experts(n_pes));
-  const device::ep::Shape shape = shape_of(config, n_pes);
-  if (config.by_expert()) {
-    pair_ordinals_.resize(n_streams * tokens * topk);
-    expert_counts_.resize(n_streams * members * experts);
-    experts_.resize(static_cast<std::size_t>(device::ep::first_expert(shape, pe + 1) -
-                                             device::ep::first_expert(shape, pe)));
-  }
+  if (config.by_expert())
+    experts_.resize(static_cast<std::size_t>(device::ep::experts_of(shape, pe)));
+  exchange_ = {};
+  exchange_.shape = shape;
+  exchange_.node = node;
+  exchange_.buffers = buffers;
+  exchange_.homes = homes_.data();
+  exchange_.ids = ids_.data();
+  exchange_.units = (tokens + device::ep::kMarked - 1) / device::ep::kMarked;
+  exchange_.member_rows = member_rows_.data();
+  exchange_.block_starts = block_starts_.data();
+  exchange_.received = received_.data();
+  exchange_.experts = experts_.data();
+  exchange_.summary = &summary_;
+  exchange_.grid = &grid_;
 
+  const uint64_t columns = device::ep::columns(exchange_);
+  marks_.resize(n_streams * columns * exchange_.units);
+  totals_.resize(n_streams * columns);
+  bases_.resize(n_streams * members);
+  expert_bases_.resize(n_streams * members * experts);
   for (std::size_t i = 0; i < n_streams; ++i) {
     device::ep::Stream stream{};
     stream.pe = i == 0 ? pe : node.sources[i - 1];
+    stream.ids = ids_.data();
     if (i > 0) stream.tokens = buffers.staged_rows + (i - 1) * tokens * config.token_bytes();
-    stream.ordinals = ordinals_.data() + i * tokens * members;
-    stream.counts = counts_.data() + i * members;
+    stream.marks = marks_.data() + i * columns * exchange_.units;
+    stream.totals = totals_.data() + i * columns;
     stream.bases = bases_.data() + i * members;
-    if (config.by_expert()) {
-      stream.pair_ordinals = pair_ordinals_.data() + i * tokens * topk;
-      stream.expert_counts = expert_counts_.data() + i * members * experts;
-    }
+    stream.expert_bases = expert_bases_.data() + i * members * experts;
     streams_.push_back(stream);
   }
-  exchange_ = {shape,
-               node,
-               buffers,
-               streams_.data(),
-               node_ordinals_.data(),
-               node_rows_.data(),
-               received_.data(),
-               experts_.data(),
-               &refusal_};
-}
-
-void Routing::load(const std::string& who, const Config& config, const Batch& batch) {
-  check_batch(who, config, batch, checked_ids_.data());
-  ids_.swap(checked_ids_);
-  device::ep::Stream& own = streams_.front();
-  own.rows = static_cast<uint64_t>(batch.tokens.rows);
-  own.tokens = static_cast<const char*>(batch.tokens.data);
-  own.ids = ids_.data();
-  own.weights = static_cast<const float*>(batch.weights.data);
-  own.scales = batch.scales ? static_cast<const float*>(batch.scales->data) : nullptr;
-}
-
-void Routing::load_again(const std::string& who, const Config& config, const Matrix& tokens,
-                         const std::optional<Matrix>& scales) {
-  check_known(who, config, tokens, scales, this->tokens());
-  device::ep::Stream& own = streams_.front();
-  own.tokens = static_cast<const char*>(tokens.data);
-  own.weights = nullptr;  // they are where they belong already
-  own.scales = scales ? static_cast<const float*>(scales->data) : nullptr;
-}
-
-int64_t Routing::arrivals() const {
-  return std::accumulate(received_.begin(), received_.end(), int64_t{0});
-}
-
-int64_t Routing::rows() const {
-  if (exchange_.shape.alignment == 0) return arrivals();
-  int64_t rows = 0;
-  for (const device::ep::ExpertRows& block : experts_) rows += static_cast<int64_t>(block.padded);
-  return rows;
+  exchange_.streams = streams_.data();
 }
 
 }  // namespace railshmem::ep

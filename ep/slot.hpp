@@ -36,7 +36,8 @@ struct Slot {
 
   SymmetricBuffers buffers;
   Routing routing;
-  uint64_t round = 0;  // of the last dispatch
+  uint64_t dispatch = 0;  // the last, counted through the ExpertParallel
+  int64_t tokens = 0;     // that it sent
   Phase phase = Phase::unused;
   device::ep::Delivery delivery{};  // of the dispatch that has been sent
   bool again = false;               // whether that has the routing of the one before

@@ -7,7 +7,10 @@
 #include "kernels/arch/integers.hpp"
 
 #define RSH_DEVICE __device__ __forceinline__
+#define RSH_DEVICE_CALL static __device__ __noinline__
+#define RSH_UNROLL _Pragma("unroll")
 #define RSH_KERNEL extern "C" __global__ void
+#define RSH_KERNEL_OF(THREADS) extern "C" __global__ void __launch_bounds__(THREADS)
 
 namespace railshmem::arch {
 
@@ -278,7 +281,8 @@ RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
 struct alignas(16) Vec16 {
   uint32_t x, y, z, w;
 };
-RSH_DEVICE Vec16 load_vec(const Vec16* at) {  // read once: not kept in the first-level cache
+// Read or written once by this kernel: not kept in the first-level cache.
+RSH_DEVICE Vec16 load_once(const Vec16* at) {
   Vec16 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
@@ -286,10 +290,16 @@ RSH_DEVICE Vec16 load_vec(const Vec16* at) {  // read once: not kept in the firs
                : "memory");
   return v;
 }
-RSH_DEVICE void store_vec(Vec16* at, const Vec16& v) {
+RSH_DEVICE uint32_t load_once(const uint32_t* at) {
+  return *at;
+}
+RSH_DEVICE void store_once(Vec16* at, const Vec16& v) {
   asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x),
                "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");
+}
+RSH_DEVICE void store_once(uint32_t* at, uint32_t v) {
+  *at = v;
 }
 
 // The scope's threads copy together; nobody may rely on the result before sync<S>().
@@ -326,11 +336,11 @@ RSH_DEVICE void copy(void* to, const void* from, uint64_t bytes) {
   for (; i + 7 * all < vectors; i += 8 * all) {
     Vec16 v[8];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) v[k] = load_vec(wide_from + i + k * all);
+    for (int k = 0; k < 8; ++k) v[k] = load_once(wide_from + i + k * all);
 #pragma unroll
-    for (int k = 0; k < 8; ++k) store_vec(wide + i + k * all, v[k]);
+    for (int k = 0; k < 8; ++k) store_once(wide + i + k * all, v[k]);
   }
-  for (; i < vectors; i += all) store_vec(wide + i, load_vec(wide_from + i));
+  for (; i < vectors; i += all) store_once(wide + i, load_once(wide_from + i));
   for (uint64_t b = head + vectors * 16 + me; b < bytes; b += all) target[b] = source[b];
 }
 
@@ -361,28 +371,104 @@ RSH_DEVICE void wake(uint32_t*) {}
 // ---- the grid ----------------------------------------------------------------------------------
 
 // What the blocks of a grid meet at: zeroed once, in this GPU's memory, used by one grid at a time.
+// Bit 0 says that a block failed, for good; the rest counts in twos.
 struct GridWords {
-  uint32_t arrived;
+  uint32_t met;
+  uint32_t came;
 };
 
-// Every block must come, also after a failure: a block that stays away would hang the others. The
-// grid was launched so that all its blocks run at once.
-RSH_DEVICE void sync_grid(GridWords* words) {
-  __syncthreads();
-  if (threadIdx.x == 0 && gridDim.x > 1) {
+// All blocks meet and learn whether all are well. Every block must come, also after a failure: a
+// block that stays away would hang the others. The grid was launched so that all its blocks run at
+// once.
+RSH_DEVICE bool sync_grid(GridWords* words, bool ok) {
+  const bool here = __syncthreads_and(ok) != 0;
+  if (gridDim.x == 1) return here;
+  uint32_t now = 0;
+  if (threadIdx.x == 0) {
+    if (!here) atomicOr(&words->met, 1u);
     // The top bit turns when all have come: block 0 adds what the others leave to the next turn.
-    const uint32_t mine = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u;
+    const uint32_t mine = blockIdx.x == 0 ? 0x80000000u - 2 * (gridDim.x - 1) : 2u;
     uint32_t before;
     asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;"
                  : "=r"(before)
-                 : "l"(&words->arrived), "r"(mine)
+                 : "l"(&words->met), "r"(mine)
                  : "memory");
-    uint32_t now;
     do {
-      asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(&words->arrived) : "memory");
+      asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(&words->met) : "memory");
     } while (((now ^ before) & 0x80000000u) == 0);
   }
-  __syncthreads();
+  return __syncthreads_or((now & 1) != 0) == 0;
+}
+
+// What a block learns when it has done its part: whether it is the last one, and then, whether all
+// are well. The last sees what the others did; they do not wait.
+struct Arrival {
+  bool last;
+  bool ok;
+};
+RSH_DEVICE Arrival arrive_at_grid(GridWords* words, bool ok) {
+  const bool here = __syncthreads_and(ok) != 0;
+  if (gridDim.x == 1) return {true, here};
+  uint32_t turn = 0;
+  if (threadIdx.x == 0) {
+    if (!here) atomicOr(&words->came, 1u);
+    const uint32_t all = 2 * gridDim.x;
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(&words->came), "r"(2u)
+                 : "memory");
+    // The last one makes the count 0 again; nobody else looks at it before the next launch or
+    // sync_grid.
+    const bool last = (before & ~1u) + 2 == all;
+    if (last) atomicSub(&words->came, all);
+    turn = (last ? 1u : 0u) | (before & 1u) << 1;
+  }
+  return {__syncthreads_or((turn & 1) != 0) != 0, __syncthreads_or((turn & 2) != 0) == 0 && here};
+}
+
+// ---- the lanes of a warp
+// -------------------------------------------------------------------------
+
+// The bits of lanes 0 to 31 that say yes; the whole warp comes.
+RSH_DEVICE uint32_t ballot(bool mine) {
+  return __ballot_sync(~0u, mine);
+}
+// The value of another lane; the whole warp comes.
+template <class T>
+RSH_DEVICE T from_lane(T mine, uint32_t lane) {
+  return __shfl_sync(~0u, mine, static_cast<int>(lane));
+}
+// Sets bits in a word that only this warp's lanes change meanwhile.
+RSH_DEVICE void set_bits(uint32_t* word, uint32_t bits) {
+  atomicOr(word, bits);
+}
+RSH_DEVICE uint32_t count_ones(uint32_t bits) {
+  return static_cast<uint32_t>(__popc(bits));
+}
+RSH_DEVICE uint32_t lowest_one(uint32_t bits) {
+  return static_cast<uint32_t>(__ffs(static_cast<int>(bits)) - 1);
+}
+
+// ---- number formats: rounded to nearest even
+// -----------------------------------------------------
+
+RSH_DEVICE float from_fp16(uint16_t bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+RSH_DEVICE uint16_t to_fp16(float value) {
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+RSH_DEVICE uint16_t to_bf16(float value) {
+  uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
 }
 
 }  // namespace railshmem::arch
+
+#include "kernels/arch/gpu_rows.hpp"

@@ -18,6 +18,7 @@ enum class Stop : uint32_t {
   writing,  // somebody is filling the report
   timeout,
   interrupted,
+  bad_expert,  // a kernel found an expert id that does not exist
   ring_dead,  // sticky: a command ring lost a claimed slot
   // Sticky: the network failed. See network_failed in wait.hpp.
   network,       // a NIC answered with an error completion

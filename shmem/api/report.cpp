@@ -92,6 +92,10 @@ Error error_of(Stop reason, const device::Report& report, int pe) {
     case Stop::interrupted:
       return {ErrorKind::interrupted,
               text(who, "interrupted while waiting for ", waited_for(report))};
+    case Stop::bad_expert:
+      return {ErrorKind::argument,
+              text(who, "dispatch: token ", report.word, ", column ", report.expected, ": expert ",
+                   static_cast<int64_t>(report.seen), " does not exist")};
     case Stop::ring_dead:
       return {
           ErrorKind::aborted,

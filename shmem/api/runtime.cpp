@@ -90,9 +90,11 @@ void Runtime::Parts::raise_stopped() {
     reason = arch::load_acquire(&stop.stop);
   }
   const Error error = error_of(static_cast<Stop>(reason), stop.report, context.pe);
-  // A timeout or Ctrl-C ends one call; everything else ends the job's usefulness and stays.
+  // A timeout, Ctrl-C or bad input ends one call; everything else ends the job's usefulness and
+  // stays.
   if (reason == static_cast<uint32_t>(Stop::timeout) ||
-      reason == static_cast<uint32_t>(Stop::interrupted)) {
+      reason == static_cast<uint32_t>(Stop::interrupted) ||
+      reason == static_cast<uint32_t>(Stop::bad_expert)) {
     auto next = Stop::none;
     if (proxy && arch::load_acquire(context.rings->dead) != 0) next = Stop::ring_dead;
     stops_cleared.fetch_add(1,

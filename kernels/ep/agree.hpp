@@ -1,0 +1,137 @@
+// The agreement between the members of a node: everybody learns how many rows each source has for
+// each member, and derives from that alone where they go and who has no room. No answer is needed.
+#pragma once
+
+#include "kernels/ep/route.hpp"
+
+namespace railshmem::device::ep {
+
+// Tells every member that this PE is in the round, has room for so many rows, and that what it
+// received before may be overwritten. A block calls it.
+RSH_DEVICE void announce_room(const DeviceContext* ctx, const Exchange& x, uint64_t round,
+                              uint64_t room) {
+  FromPeer* const mine = x.buffers.from + ctx->pe;
+  for (auto member = static_cast<int32_t>(arch::rank<kBlock>()); member < x.node.n_members;
+       member += static_cast<int32_t>(arch::size<kBlock>()))
+    arch::store_pair(&in_peer(ctx, mine, x.node.members[member])->room, room, round);
+}
+
+RSH_DEVICE bool wait_until_ready(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
+  return wait_for_members(ctx, x, round, Waiting::ep_base, &FromPeer::ready);
+}
+
+RSH_DEVICE bool wait_for_counts(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
+  const uint64_t counted = counted_columns(x);
+  return wait_for_all<kBlock>(
+      ctx, static_cast<uint64_t>(ctx->n_pes) * counted, round, Waiting::ep_counts,
+      [&](uint64_t i) { return &x.buffers.counts[i].sequence; },
+      [&](uint64_t i) { return x.node.writers[i / counted]; });
+}
+
+// Rows that the sources before this one have for a column.
+RSH_DEVICE uint64_t rows_before(const Exchange& x, int32_t source, uint64_t column) {
+  uint64_t rows = 0;
+  for (int32_t before = 0; before < source; ++before)
+    rows += arch::load_relaxed(&count_of(x, before, column)->rows);
+  return rows;
+}
+RSH_DEVICE uint64_t rows_of_expert(const Exchange& x, int32_t source, uint64_t block) {
+  return rows_before(x, source, static_cast<uint64_t>(x.node.n_members) + block);
+}
+RSH_DEVICE uint64_t padded(const Shape& shape, uint64_t rows) {
+  return (rows + shape.alignment - 1) / shape.alignment * shape.alignment;
+}
+
+// Expert-major: the first row of every expert's block, and the rows of each member.
+RSH_DEVICE void lay_out_blocks(const Exchange& x) {
+  const auto most = static_cast<uint64_t>(x.shape.most_experts);
+  const uint64_t all = static_cast<uint64_t>(x.node.n_members) * most;
+  for (uint64_t i = arch::rank<kBlock>(); i < all; i += arch::size<kBlock>())
+    x.block_starts[i] = padded(x.shape, rows_of_expert(x, x.shape.n_pes, i));
+  arch::sync<kBlock>();
+  const uint64_t share = (most + arch::size<kWarp>() - 1) / arch::size<kWarp>();
+  const uint64_t first = arch::rank<kWarp>() * share;
+  const uint64_t last = first + share < most ? first + share : most;
+  const arch::Place warp = arch::warp_of_block();
+  const auto members = static_cast<uint64_t>(x.node.n_members);
+  for (uint64_t member = warp.index; member < members; member += warp.count) {
+    uint64_t* const starts = x.block_starts + member * most;
+    uint64_t mine = 0;
+    for (uint64_t expert = first; expert < last; ++expert) mine += starts[expert];
+    uint64_t total;
+    uint64_t next = arch::sum_before(mine, &total);
+    for (uint64_t expert = first; expert < last; ++expert) {
+      const uint64_t rows = starts[expert];
+      starts[expert] = next;
+      next += rows;
+    }
+    if (arch::leader<kWarp>()) x.member_rows[member] = total;
+  }
+}
+
+// Where the rows of every stream begin in every member, or that they have no room there.
+RSH_DEVICE void find_bases(const Exchange& x) {
+  const auto members = static_cast<uint64_t>(x.node.n_members);
+  const auto n_streams = static_cast<uint64_t>(x.node.n_sources) + 1;
+  for (uint64_t i = arch::rank<kBlock>(); i < n_streams * members; i += arch::size<kBlock>()) {
+    const Stream& stream = x.streams[i / members];
+    const uint64_t member = i % members;
+    const uint64_t room = arch::load_relaxed(&x.buffers.from[x.node.members[member]].room);
+    stream.bases[member] =
+        x.member_rows[member] <= room ? rows_before(x, stream.pe, member) : kRefused;
+  }
+  if (!by_expert(x.shape)) return;
+  const uint64_t blocks = members * static_cast<uint64_t>(x.shape.most_experts);
+  for (uint64_t i = arch::rank<kBlock>(); i < n_streams * blocks; i += arch::size<kBlock>()) {
+    const Stream& stream = x.streams[i / blocks];
+    const uint64_t block = i % blocks;
+    stream.expert_bases[block] = x.block_starts[block] + rows_of_expert(x, stream.pe, block);
+  }
+}
+
+// What this PE gets, and the first member that has no room.
+RSH_DEVICE void sum_up(const Exchange& x) {
+  const auto me = static_cast<uint64_t>(x.node.me);
+  for (auto source = static_cast<int32_t>(arch::rank<kBlock>()); source < x.shape.n_pes;
+       source += static_cast<int32_t>(arch::size<kBlock>()))
+    x.received[source] = static_cast<int64_t>(arch::load_relaxed(&count_of(x, source, me)->rows));
+  if (by_expert(x.shape)) {
+    const int32_t experts = experts_of(x.shape, x.node.members[me]);
+    const uint64_t mine = me * static_cast<uint64_t>(x.shape.most_experts);
+    for (auto expert = static_cast<int32_t>(arch::rank<kBlock>()); expert < experts;
+         expert += static_cast<int32_t>(arch::size<kBlock>())) {
+      const uint64_t block = mine + static_cast<uint64_t>(expert);
+      const uint64_t rows = rows_of_expert(x, x.shape.n_pes, block);
+      x.experts[expert] = {x.block_starts[block], rows, padded(x.shape, rows)};
+    }
+  }
+  if (!arch::leader<kBlock>()) return;
+  Refusal refusal{-1, 0, 0};
+  for (int32_t member = 0; member < x.node.n_members; ++member) {
+    const int32_t pe = x.node.members[member];
+    const uint64_t room = arch::load_relaxed(&x.buffers.from[pe].room);
+    if (x.member_rows[member] > room && refusal.pe < 0) refusal = {pe, x.member_rows[member], room};
+  }
+  x.summary->refusal = refusal;
+  x.summary->rows = x.member_rows[me];
+  x.summary->arrivals = rows_before(x, x.shape.n_pes, me);
+}
+
+// Learns what every source sends and derives all places. A block calls it.
+RSH_DEVICE bool agree(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
+  const TraceSpan span(ctx->trace, Moment::ep_grants, 0, -1, -1, 0, round);
+  if (!wait_for_counts(ctx, x, round) || !wait_until_ready(ctx, x, round)) return false;
+  if (by_expert(x.shape)) {
+    lay_out_blocks(x);
+  } else {
+    const auto members = static_cast<uint64_t>(x.node.n_members);
+    for (uint64_t i = arch::rank<kBlock>(); i < members; i += arch::size<kBlock>())
+      x.member_rows[i] = rows_before(x, x.shape.n_pes, i);
+  }
+  arch::sync<kBlock>();
+  find_bases(x);
+  sum_up(x);
+  return true;
+}
+
+}  // namespace railshmem::device::ep
