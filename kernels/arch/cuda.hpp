@@ -252,8 +252,12 @@ RSH_DEVICE void fence_payload() {
 
 // Two words of 8 bytes as one store that nobody sees half of; 16-byte aligned.
 RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
-  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(first), "l"(second)
-               : "memory");
+  // A vector store would be the same instruction, but only this form promises a single access.
+  asm volatile(
+      "{\n\t.reg .b128 pair;\n\tmov.b128 pair, {%1, %2};\n\t"
+      "st.relaxed.sys.global.b128 [%0], pair;\n\t}" ::"l"(at),
+      "l"(first), "l"(second)
+      : "memory");
 }
 
 // ---- copies ------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The compilers of kernels: NVRTC, reached through cuda.core, and clang for AMD GPUs.
 
-Neither needs a GPU, and neither is needed where a cache was filled before.
+Neither needs a GPU. Also where the cache has everything they are asked for their versions.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ class Nvrtc:
         except Exception as error:  # packages, libraries and their versions fail in many ways
             raise GpuError(
                 "kernels for NVIDIA GPUs are compiled with cuda-core and NVRTC, which cannot be "
-                f"used here: {error}. pip install 'railshmem[cuda]' brings both; or fill the cache "
-                "elsewhere: railshmem compile"
+                f"used here: {error}. pip install 'railshmem[cuda]' brings both"
             ) from error
         self._version = f"NVRTC {major}.{minor} {_library_file('libnvrtc.so')}"
 
@@ -140,8 +139,7 @@ class HipClang:
         if self._clang is None:
             raise GpuError(
                 "kernels for AMD GPUs are compiled with clang, and there is none: install ROCm's "
-                "or the packages clang-19 and lld-19; or fill the cache elsewhere: "
-                "railshmem compile"
+                "or the packages clang-19 and lld-19"
             )
         self._version = _run([self._clang, "--version"]).splitlines()[0]
 
