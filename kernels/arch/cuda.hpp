@@ -1,12 +1,15 @@
 // NVIDIA GPUs, from compute capability 8.0 on. Included by nvcc, NVRTC and what uses NVRTC.
 //
 // Memory orders are those of the names, at system scope: a peer GPU, a NIC and the CPU are parties.
-// What only this GPU's kernels share has names of its own (claim_add, claim_swap).
+// What only this GPU's kernels share has names of its own (claim_add, claim_swap). None of it is
+// for the shared memory of a block: addresses are global ones, which spares the code a look at
+// each.
 #pragma once
 
 #include "kernels/arch/integers.hpp"
 
 #define RSH_DEVICE __device__ __forceinline__
+#define RSH_KERNEL extern "C" __global__ void
 
 namespace railshmem::arch {
 
@@ -87,40 +90,40 @@ RSH_DEVICE To bits(From from) {
 }
 
 // PTX has no 8-bit registers.
-#define RSH_CUDA_LOAD_STORE(ORDER)                                                  \
-  RSH_DEVICE uint8_t load_##ORDER(const uint8_t* at) {                              \
-    uint32_t v;                                                                     \
-    asm volatile("ld." #ORDER ".sys.u8 %0, [%1];" : "=r"(v) : "l"(at) : "memory");  \
-    return static_cast<uint8_t>(v);                                                 \
-  }                                                                                 \
-  RSH_DEVICE uint16_t load_##ORDER(const uint16_t* at) {                            \
-    uint16_t v;                                                                     \
-    asm volatile("ld." #ORDER ".sys.u16 %0, [%1];" : "=h"(v) : "l"(at) : "memory"); \
-    return v;                                                                       \
-  }                                                                                 \
-  RSH_DEVICE uint32_t load_##ORDER(const uint32_t* at) {                            \
-    uint32_t v;                                                                     \
-    asm volatile("ld." #ORDER ".sys.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory"); \
-    return v;                                                                       \
-  }                                                                                 \
-  RSH_DEVICE uint64_t load_##ORDER(const uint64_t* at) {                            \
-    uint64_t v;                                                                     \
-    asm volatile("ld." #ORDER ".sys.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory"); \
-    return v;                                                                       \
+#define RSH_CUDA_LOAD_STORE(ORDER)                                                         \
+  RSH_DEVICE uint8_t load_##ORDER(const uint8_t* at) {                                     \
+    uint32_t v;                                                                            \
+    asm volatile("ld." #ORDER ".sys.global.u8 %0, [%1];" : "=r"(v) : "l"(at) : "memory");  \
+    return static_cast<uint8_t>(v);                                                        \
+  }                                                                                        \
+  RSH_DEVICE uint16_t load_##ORDER(const uint16_t* at) {                                   \
+    uint16_t v;                                                                            \
+    asm volatile("ld." #ORDER ".sys.global.u16 %0, [%1];" : "=h"(v) : "l"(at) : "memory"); \
+    return v;                                                                              \
+  }                                                                                        \
+  RSH_DEVICE uint32_t load_##ORDER(const uint32_t* at) {                                   \
+    uint32_t v;                                                                            \
+    asm volatile("ld." #ORDER ".sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory"); \
+    return v;                                                                              \
+  }                                                                                        \
+  RSH_DEVICE uint64_t load_##ORDER(const uint64_t* at) {                                   \
+    uint64_t v;                                                                            \
+    asm volatile("ld." #ORDER ".sys.global.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory"); \
+    return v;                                                                              \
   }
-#define RSH_CUDA_STORE(ORDER)                                                              \
-  RSH_DEVICE void store_##ORDER(uint8_t* at, uint8_t v) {                                  \
-    asm volatile("st." #ORDER ".sys.u8 [%0], %1;" ::"l"(at), "r"(static_cast<uint32_t>(v)) \
-                 : "memory");                                                              \
-  }                                                                                        \
-  RSH_DEVICE void store_##ORDER(uint16_t* at, uint16_t v) {                                \
-    asm volatile("st." #ORDER ".sys.u16 [%0], %1;" ::"l"(at), "h"(v) : "memory");          \
-  }                                                                                        \
-  RSH_DEVICE void store_##ORDER(uint32_t* at, uint32_t v) {                                \
-    asm volatile("st." #ORDER ".sys.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");          \
-  }                                                                                        \
-  RSH_DEVICE void store_##ORDER(uint64_t* at, uint64_t v) {                                \
-    asm volatile("st." #ORDER ".sys.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");          \
+#define RSH_CUDA_STORE(ORDER)                                                                     \
+  RSH_DEVICE void store_##ORDER(uint8_t* at, uint8_t v) {                                         \
+    asm volatile("st." #ORDER ".sys.global.u8 [%0], %1;" ::"l"(at), "r"(static_cast<uint32_t>(v)) \
+                 : "memory");                                                                     \
+  }                                                                                               \
+  RSH_DEVICE void store_##ORDER(uint16_t* at, uint16_t v) {                                       \
+    asm volatile("st." #ORDER ".sys.global.u16 [%0], %1;" ::"l"(at), "h"(v) : "memory");          \
+  }                                                                                               \
+  RSH_DEVICE void store_##ORDER(uint32_t* at, uint32_t v) {                                       \
+    asm volatile("st." #ORDER ".sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");          \
+  }                                                                                               \
+  RSH_DEVICE void store_##ORDER(uint64_t* at, uint64_t v) {                                       \
+    asm volatile("st." #ORDER ".sys.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");          \
   }
 RSH_CUDA_LOAD_STORE(relaxed)
 RSH_CUDA_LOAD_STORE(acquire)
@@ -129,22 +132,22 @@ RSH_CUDA_STORE(release)
 #undef RSH_CUDA_LOAD_STORE
 #undef RSH_CUDA_STORE
 
-#define RSH_CUDA_ATOMIC(NAME, OP, TYPE32, TYPE64, ORDER)          \
-  RSH_DEVICE uint32_t NAME(uint32_t* at, uint32_t v) {            \
-    uint32_t old;                                                 \
-    asm volatile("atom." ORDER "." OP "." TYPE32 " %0, [%1], %2;" \
-                 : "=r"(old)                                      \
-                 : "l"(at), "r"(v)                                \
-                 : "memory");                                     \
-    return old;                                                   \
-  }                                                               \
-  RSH_DEVICE uint64_t NAME(uint64_t* at, uint64_t v) {            \
-    uint64_t old;                                                 \
-    asm volatile("atom." ORDER "." OP "." TYPE64 " %0, [%1], %2;" \
-                 : "=l"(old)                                      \
-                 : "l"(at), "l"(v)                                \
-                 : "memory");                                     \
-    return old;                                                   \
+#define RSH_CUDA_ATOMIC(NAME, OP, TYPE32, TYPE64, ORDER)                 \
+  RSH_DEVICE uint32_t NAME(uint32_t* at, uint32_t v) {                   \
+    uint32_t old;                                                        \
+    asm volatile("atom." ORDER ".global." OP "." TYPE32 " %0, [%1], %2;" \
+                 : "=r"(old)                                             \
+                 : "l"(at), "r"(v)                                       \
+                 : "memory");                                            \
+    return old;                                                          \
+  }                                                                      \
+  RSH_DEVICE uint64_t NAME(uint64_t* at, uint64_t v) {                   \
+    uint64_t old;                                                        \
+    asm volatile("atom." ORDER ".global." OP "." TYPE64 " %0, [%1], %2;" \
+                 : "=l"(old)                                             \
+                 : "l"(at), "l"(v)                                       \
+                 : "memory");                                            \
+    return old;                                                          \
   }
 RSH_CUDA_ATOMIC(fetch_add, "add", "u32", "u64", "acq_rel.sys")
 RSH_CUDA_ATOMIC(fetch_and, "and", "b32", "b64", "acq_rel.sys")
@@ -157,7 +160,7 @@ RSH_CUDA_ATOMIC(claim_add, "add", "u32", "u64", "relaxed.gpu")
 #define RSH_CUDA_SWAP(NAME, ORDER)                                        \
   RSH_DEVICE uint32_t NAME(uint32_t* at, uint32_t expected, uint32_t v) { \
     uint32_t old;                                                         \
-    asm volatile("atom." ORDER ".cas.b32 %0, [%1], %2, %3;"               \
+    asm volatile("atom." ORDER ".global.cas.b32 %0, [%1], %2, %3;"        \
                  : "=r"(old)                                              \
                  : "l"(at), "r"(expected), "r"(v)                         \
                  : "memory");                                             \
@@ -165,7 +168,7 @@ RSH_CUDA_ATOMIC(claim_add, "add", "u32", "u64", "relaxed.gpu")
   }                                                                       \
   RSH_DEVICE uint64_t NAME(uint64_t* at, uint64_t expected, uint64_t v) { \
     uint64_t old;                                                         \
-    asm volatile("atom." ORDER ".cas.b64 %0, [%1], %2, %3;"               \
+    asm volatile("atom." ORDER ".global.cas.b64 %0, [%1], %2, %3;"        \
                  : "=l"(old)                                              \
                  : "l"(at), "l"(expected), "l"(v)                         \
                  : "memory");                                             \
@@ -231,6 +234,18 @@ RSH_DEVICE T claim_swap(T* at, T expected, T value) {
 RSH_DEVICE void fence_system() {
   __threadfence_system();
 }
+// Ordered with a later load of another word, and with an earlier store of another one. A fence of
+// system scope each: for the host's handshakes, whose code is here only because it is shared.
+template <class T>
+RSH_DEVICE void store_ordered(T* at, T value) {
+  store_relaxed(at, value);
+  fence_system();
+}
+template <class T>
+RSH_DEVICE T load_ordered(const T* at) {
+  fence_system();
+  return load_acquire(at);
+}
 // Before a command that announces data which kernels wrote: the engine that executes it reads
 // memory by itself.
 RSH_DEVICE void fence_payload() {
@@ -239,25 +254,12 @@ RSH_DEVICE void fence_payload() {
 
 // Two words of 8 bytes as one store that nobody sees half of; 16-byte aligned.
 RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
-  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(first), "l"(second)
-               : "memory");
-}
-
-// Aligned words of 1, 2, 4 and 8 bytes are stored whole: a peer that polls one never sees half of
-// it. Release, so that a word put after data announces the data. Every thread of a scope may call
-// it: all store the same.
-RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
-  if (bytes > 8 || bytes == 0 || (bytes & (bytes - 1)) != 0 ||
-      (reinterpret_cast<uintptr_t>(to) & (bytes - 1)) != 0)
-    return false;
-  uint64_t value = 0;
-  for (uint64_t i = 0; i < bytes; ++i)
-    value |= static_cast<uint64_t>(static_cast<const uint8_t*>(from)[i]) << (8 * i);
-  if (bytes == 8) store_release(static_cast<uint64_t*>(to), value);
-  if (bytes == 4) store_release(static_cast<uint32_t*>(to), static_cast<uint32_t>(value));
-  if (bytes == 2) store_release(static_cast<uint16_t*>(to), static_cast<uint16_t>(value));
-  if (bytes == 1) store_release(static_cast<uint8_t*>(to), static_cast<uint8_t>(value));
-  return true;
+  // A vector store would be the same instruction, but only this form promises a single access.
+  asm volatile(
+      "{\n\t.reg .b128 pair;\n\tmov.b128 pair, {%1, %2};\n\t"
+      "st.relaxed.sys.global.b128 [%0], pair;\n\t}" ::"l"(at),
+      "l"(first), "l"(second)
+      : "memory");
 }
 
 // ---- copies ------------------------------------------------------------------------------------
@@ -265,7 +267,7 @@ RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
 struct alignas(16) Vec16 {
   uint32_t x, y, z, w;
 };
-RSH_DEVICE Vec16 load_vec(const Vec16* at) {  // read once: not kept in the first-level cache
+RSH_DEVICE Vec16 load_once(const Vec16* at) {  // read once: not kept in the first-level cache
   Vec16 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
@@ -273,52 +275,10 @@ RSH_DEVICE Vec16 load_vec(const Vec16* at) {  // read once: not kept in the firs
                : "memory");
   return v;
 }
-RSH_DEVICE void store_vec(Vec16* at, const Vec16& v) {
+RSH_DEVICE void store_once(Vec16* at, const Vec16& v) {
   asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x),
                "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");
-}
-
-// The scope's threads copy together; nobody may rely on the result before sync<S>().
-template <Scope S>
-RSH_DEVICE void copy(void* to, const void* from, uint64_t bytes) {
-  auto* target = static_cast<char*>(to);
-  const auto* source = static_cast<const char*>(from);
-  const uint64_t me = rank<S>(), all = size<S>();
-  const auto skew = reinterpret_cast<uintptr_t>(target) ^ reinterpret_cast<uintptr_t>(source);
-  if ((skew & 15) != 0) {  // never aligned together: words as large as both allow
-    const uint64_t width = (skew & 3) != 0 ? 1 : (skew & 7) != 0 ? 4 : 8;
-    if (width > 1 && (reinterpret_cast<uintptr_t>(target) & (width - 1)) == 0) {
-      const uint64_t words = bytes / width;
-      if (width == 8)
-        for (uint64_t i = me; i < words; i += all)
-          reinterpret_cast<uint64_t*>(target)[i] = reinterpret_cast<const uint64_t*>(source)[i];
-      else
-        for (uint64_t i = me; i < words; i += all)
-          reinterpret_cast<uint32_t*>(target)[i] = reinterpret_cast<const uint32_t*>(source)[i];
-      for (uint64_t i = words * width + me; i < bytes; i += all) target[i] = source[i];
-      return;
-    }
-    for (uint64_t i = me; i < bytes; i += all) target[i] = source[i];
-    return;
-  }
-  uint64_t head = -reinterpret_cast<uintptr_t>(target) & 15;
-  if (head > bytes) head = bytes;
-  for (uint64_t i = me; i < head; i += all) target[i] = source[i];
-  auto* wide = reinterpret_cast<Vec16*>(target + head);
-  const auto* wide_from = reinterpret_cast<const Vec16*>(source + head);
-  const uint64_t vectors = (bytes - head) / 16;
-  uint64_t i = me;
-  // Eight loads in flight per thread hide the latency of memory.
-  for (; i + 7 * all < vectors; i += 8 * all) {
-    Vec16 v[8];
-#pragma unroll
-    for (int k = 0; k < 8; ++k) v[k] = load_vec(wide_from + i + k * all);
-#pragma unroll
-    for (int k = 0; k < 8; ++k) store_vec(wide + i + k * all, v[k]);
-  }
-  for (; i < vectors; i += all) store_vec(wide + i, load_vec(wide_from + i));
-  for (uint64_t b = head + vectors * 16 + me; b < bytes; b += all) target[b] = source[b];
 }
 
 // ---- time and waiting --------------------------------------------------------------------------
@@ -342,6 +302,9 @@ class Backoff {
   uint32_t count_ = 0;
 };
 
+// A GPU cannot wake a thread of the host: whoever reads what GPUs write does not sleep.
+RSH_DEVICE void wake(uint32_t*) {}
+
 // ---- the grid ----------------------------------------------------------------------------------
 
 // What the blocks of a grid meet at: zeroed once, in this GPU's memory, used by one grid at a time.
@@ -357,16 +320,21 @@ RSH_DEVICE void sync_grid(GridWords* words) {
     // The top bit turns when all have come: block 0 adds what the others leave to the next turn.
     const uint32_t mine = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u;
     uint32_t before;
-    asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;"
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
                  : "=r"(before)
                  : "l"(&words->arrived), "r"(mine)
                  : "memory");
     uint32_t now;
     do {
-      asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(&words->arrived) : "memory");
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                   : "=r"(now)
+                   : "l"(&words->arrived)
+                   : "memory");
     } while (((now ^ before) & 0x80000000u) == 0);
   }
   __syncthreads();
 }
 
 }  // namespace railshmem::arch
+
+#include "kernels/arch/gpu_copy.hpp"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/arch/host_launch.hpp"
+#include "kernels/arch/launch.hpp"
 #include "kernels/shmem/order.hpp"
 #include "shmem/api/gpu_side.hpp"
 #include "shmem/base/error.hpp"
