@@ -1,5 +1,6 @@
 // The one door to the machine a kernel runs on. Everything in kernels/ uses these names only:
 //   RSH_DEVICE                      a function of device code
+//   RSH_KERNEL                      a kernel, found by its name
 //   arch::Scope                     who takes part in a call: thread, warp or block
 //   arch::rank/size<Scope>, sync<Scope>, all<Scope>, leader<Scope>
 //   arch::block, blocks, sync_grid  the grid
@@ -9,7 +10,9 @@
 // A new architecture is one more file beside host.hpp and one more line here.
 #pragma once
 
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#if defined(__HIP__)
+#include "kernels/arch/hip.hpp"
+#elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #include "kernels/arch/cuda.hpp"
 #else
 #include "kernels/arch/host.hpp"

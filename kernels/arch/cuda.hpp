@@ -7,6 +7,7 @@
 #include "kernels/arch/integers.hpp"
 
 #define RSH_DEVICE __device__ __forceinline__
+#define RSH_KERNEL extern "C" __global__ void
 
 namespace railshmem::arch {
 
@@ -231,6 +232,18 @@ RSH_DEVICE T claim_swap(T* at, T expected, T value) {
 RSH_DEVICE void fence_system() {
   __threadfence_system();
 }
+// Ordered with a later load of another word, and with an earlier store of another one. A fence of
+// system scope each: for the host's handshakes, whose code is here only because it is shared.
+template <class T>
+RSH_DEVICE void store_ordered(T* at, T value) {
+  store_relaxed(at, value);
+  fence_system();
+}
+template <class T>
+RSH_DEVICE T load_ordered(const T* at) {
+  fence_system();
+  return load_acquire(at);
+}
 // Before a command that announces data which kernels wrote: the engine that executes it reads
 // memory by itself.
 RSH_DEVICE void fence_payload() {
@@ -241,23 +254,6 @@ RSH_DEVICE void fence_payload() {
 RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
   asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(first), "l"(second)
                : "memory");
-}
-
-// Aligned words of 1, 2, 4 and 8 bytes are stored whole: a peer that polls one never sees half of
-// it. Release, so that a word put after data announces the data. Every thread of a scope may call
-// it: all store the same.
-RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
-  if (bytes > 8 || bytes == 0 || (bytes & (bytes - 1)) != 0 ||
-      (reinterpret_cast<uintptr_t>(to) & (bytes - 1)) != 0)
-    return false;
-  uint64_t value = 0;
-  for (uint64_t i = 0; i < bytes; ++i)
-    value |= static_cast<uint64_t>(static_cast<const uint8_t*>(from)[i]) << (8 * i);
-  if (bytes == 8) store_release(static_cast<uint64_t*>(to), value);
-  if (bytes == 4) store_release(static_cast<uint32_t*>(to), static_cast<uint32_t>(value));
-  if (bytes == 2) store_release(static_cast<uint16_t*>(to), static_cast<uint16_t>(value));
-  if (bytes == 1) store_release(static_cast<uint8_t*>(to), static_cast<uint8_t>(value));
-  return true;
 }
 
 // ---- copies ------------------------------------------------------------------------------------
@@ -277,48 +273,6 @@ RSH_DEVICE void store_vec(Vec16* at, const Vec16& v) {
   asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x),
                "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");
-}
-
-// The scope's threads copy together; nobody may rely on the result before sync<S>().
-template <Scope S>
-RSH_DEVICE void copy(void* to, const void* from, uint64_t bytes) {
-  auto* target = static_cast<char*>(to);
-  const auto* source = static_cast<const char*>(from);
-  const uint64_t me = rank<S>(), all = size<S>();
-  const auto skew = reinterpret_cast<uintptr_t>(target) ^ reinterpret_cast<uintptr_t>(source);
-  if ((skew & 15) != 0) {  // never aligned together: words as large as both allow
-    const uint64_t width = (skew & 3) != 0 ? 1 : (skew & 7) != 0 ? 4 : 8;
-    if (width > 1 && (reinterpret_cast<uintptr_t>(target) & (width - 1)) == 0) {
-      const uint64_t words = bytes / width;
-      if (width == 8)
-        for (uint64_t i = me; i < words; i += all)
-          reinterpret_cast<uint64_t*>(target)[i] = reinterpret_cast<const uint64_t*>(source)[i];
-      else
-        for (uint64_t i = me; i < words; i += all)
-          reinterpret_cast<uint32_t*>(target)[i] = reinterpret_cast<const uint32_t*>(source)[i];
-      for (uint64_t i = words * width + me; i < bytes; i += all) target[i] = source[i];
-      return;
-    }
-    for (uint64_t i = me; i < bytes; i += all) target[i] = source[i];
-    return;
-  }
-  uint64_t head = -reinterpret_cast<uintptr_t>(target) & 15;
-  if (head > bytes) head = bytes;
-  for (uint64_t i = me; i < head; i += all) target[i] = source[i];
-  auto* wide = reinterpret_cast<Vec16*>(target + head);
-  const auto* wide_from = reinterpret_cast<const Vec16*>(source + head);
-  const uint64_t vectors = (bytes - head) / 16;
-  uint64_t i = me;
-  // Eight loads in flight per thread hide the latency of memory.
-  for (; i + 7 * all < vectors; i += 8 * all) {
-    Vec16 v[8];
-#pragma unroll
-    for (int k = 0; k < 8; ++k) v[k] = load_vec(wide_from + i + k * all);
-#pragma unroll
-    for (int k = 0; k < 8; ++k) store_vec(wide + i + k * all, v[k]);
-  }
-  for (; i < vectors; i += all) store_vec(wide + i, load_vec(wide_from + i));
-  for (uint64_t b = head + vectors * 16 + me; b < bytes; b += all) target[b] = source[b];
 }
 
 // ---- time and waiting --------------------------------------------------------------------------
@@ -341,6 +295,9 @@ class Backoff {
  private:
   uint32_t count_ = 0;
 };
+
+// A GPU cannot wake a thread of the host: whoever reads what GPUs write does not sleep.
+RSH_DEVICE void wake(uint32_t*) {}
 
 // ---- the grid ----------------------------------------------------------------------------------
 
@@ -370,3 +327,5 @@ RSH_DEVICE void sync_grid(GridWords* words) {
 }
 
 }  // namespace railshmem::arch
+
+#include "kernels/arch/gpu_copy.hpp"

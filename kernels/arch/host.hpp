@@ -12,6 +12,7 @@
 #include "kernels/arch/integers.hpp"
 
 #define RSH_DEVICE inline
+#define RSH_KERNEL extern "C" __attribute__((visibility("default"))) void
 
 namespace railshmem::arch {
 

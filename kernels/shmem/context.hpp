@@ -116,7 +116,7 @@ struct SyncArea {
   SyncRound release;              // from the leader of my node
   SyncRound gather[1];            // [members of my node], at their leader: that they have come
 };
-constexpr uint64_t sync_area_bytes(uint64_t members) {
+RSH_DEVICE constexpr uint64_t sync_area_bytes(uint64_t members) {
   return sizeof(SyncArea) + (members - 1) * sizeof(SyncRound);
 }
 

@@ -69,7 +69,7 @@ RSH_DEVICE Command put_command(const DeviceContext* ctx, CommandOp op, const voi
 template <Transport T, arch::Scope S>
 RSH_DEVICE bool put_signal(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
                            const Signal& signal, int pe, uint32_t lane = 0) {
-  detail::Reserved<T>{};
+  static_cast<void>(detail::Reserved<T>{});
   if constexpr (T == Transport::p2p) {
     char* to = in_peer(ctx, static_cast<char*>(dest), pe);
     if (!arch::store_whole(to, source, bytes)) arch::copy<S>(to, source, bytes);
@@ -110,7 +110,7 @@ RSH_DEVICE bool put(const DeviceContext* ctx, void* dest, const void* source, ui
 template <Transport T, class V>
 RSH_DEVICE bool put_immediate(const DeviceContext* ctx, V* dest, V value, int pe,
                               const Signal& signal = no_signal(), uint32_t lane = 0) {
-  detail::Reserved<T>{};
+  static_cast<void>(detail::Reserved<T>{});
   static_assert(sizeof(V) <= 8, "immediates have up to 8 bytes");
   if constexpr (T == Transport::p2p) {
     arch::store_whole(in_peer(ctx, dest, pe), &value, sizeof(V));
@@ -135,7 +135,7 @@ RSH_DEVICE bool put_immediate(const DeviceContext* ctx, V* dest, V value, int pe
 template <Transport T>
 RSH_DEVICE bool ring_signal(const DeviceContext* ctx, const Signal& signal, int pe,
                             uint32_t lane = 0) {
-  detail::Reserved<T>{};
+  static_cast<void>(detail::Reserved<T>{});
   if constexpr (T == Transport::p2p)
     return detail::ring_mapped(ctx, signal, pe, lane);
   else
@@ -171,7 +171,7 @@ RSH_DEVICE Command get_command(const DeviceContext* ctx, void* dest, const void*
 template <Transport T, arch::Scope S>
 RSH_DEVICE bool get(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
                     int pe, uint32_t lane = 0) {
-  detail::Reserved<T>{};
+  static_cast<void>(detail::Reserved<T>{});
   bool ok = true;
   if constexpr (T == Transport::p2p) {
     arch::copy<S>(dest, in_peer(ctx, static_cast<const char*>(source), pe), bytes);

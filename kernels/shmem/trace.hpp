@@ -52,13 +52,18 @@ struct Trace {
   void* recorder;
 };
 
+// Only the host writes timelines: elsewhere the code that would is not there.
+RSH_DEVICE bool recording(const Trace* trace) {
+  return arch::kOnHost && trace != nullptr;
+}
+
 RSH_DEVICE constexpr uint32_t number_of(Moment moment) {
   return static_cast<uint32_t>(moment);
 }
 
 RSH_DEVICE void record_instant(const Trace* trace, Moment moment, uint64_t bytes, int peer,
                                int rail = -1, uint32_t where = 0, uint64_t id = 0) {
-  if (trace != nullptr)
+  if (recording(trace))
     trace->record(trace->recorder,
                   {arch::clock_ns(), 0, bytes, id, peer, rail, where, number_of(moment)});
 }
@@ -69,11 +74,11 @@ class TraceSpan {
   RSH_DEVICE explicit TraceSpan(const Trace* trace, Moment moment, uint64_t bytes = 0,
                                 int peer = -1, int rail = -1, uint32_t where = 0, uint64_t id = 0)
       : trace_(trace) {
-    if (trace_ != nullptr)
+    if (recording(trace_))
       event_ = {arch::clock_ns(), 0, bytes, id, peer, rail, where, number_of(moment)};
   }
   RSH_DEVICE ~TraceSpan() {
-    if (trace_ == nullptr) return;
+    if (!recording(trace_)) return;
     event_.duration_ns = arch::clock_ns() - event_.at_ns;
     trace_->record(trace_->recorder, event_);
   }

@@ -49,7 +49,7 @@ class Waiter {
 
   // Call after each failed look; `seen` is what the look saw. False: give up.
   RSH_DEVICE bool again(uint64_t seen) {
-    if (ctx_->trace != nullptr && traced_ns_ == 0) traced_ns_ = arch::clock_ns();
+    if (recording(ctx_->trace) && traced_ns_ == 0) traced_ns_ = arch::clock_ns();
     if (stopped(ctx_)) return false;
     backoff_.step();
     if (!backoff_.long_look()) return true;

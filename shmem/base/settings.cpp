@@ -55,6 +55,10 @@ constexpr SettingInfo kTable[] = {
      "PEs "
      "may differ in it",
      true},
+    {"RAILSHMEM_CACHE", "",
+     "folder of the kernels that were compiled for GPUs; empty: $XDG_CACHE_HOME/railshmem, else "
+     "~/.cache/railshmem. PEs may differ in it",
+     true},
 };
 
 SettingValue find_setting(const Lookup& lookup, const char* name) {
