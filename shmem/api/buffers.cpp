@@ -66,7 +66,7 @@ void* Runtime::register_symmetric(void* address, std::size_t bytes, std::shared_
   void* block = malloc(bytes, kPage);  // all agree on the size, or all raise
   std::string error;
   try {
-    parts.heap.segment().lay_over(address, device::offset_of(&parts.context, block), bytes);
+    parts.heap.host().lay_over(address, device::offset_of(&parts.context, block), bytes);
     parts.adopted[block] = {address, std::move(owner)};
   } catch (const Error& caught) {
     error = caught.what();
