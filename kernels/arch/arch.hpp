@@ -12,7 +12,9 @@
 // A new architecture is one more file beside host.hpp and one more line here.
 #pragma once
 
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#if defined(__HIP__)
+#include "kernels/arch/hip.hpp"
+#elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #include "kernels/arch/cuda.hpp"
 #else
 #include "kernels/arch/host_rows.hpp"

@@ -1,7 +1,9 @@
 // NVIDIA GPUs, from compute capability 8.0 on. Included by nvcc, NVRTC and what uses NVRTC.
 //
 // Memory orders are those of the names, at system scope: a peer GPU, a NIC and the CPU are parties.
-// What only this GPU's kernels share has names of its own (claim_add, claim_swap).
+// What only this GPU's kernels share has names of its own (claim_add, claim_swap). None of it is
+// for the shared memory of a block: addresses are global ones, which spares the code a look at
+// each.
 #pragma once
 
 #include "kernels/arch/integers.hpp"
@@ -91,40 +93,40 @@ RSH_DEVICE To bits(From from) {
 }
 
 // PTX has no 8-bit registers.
-#define RSH_CUDA_LOAD_STORE(ORDER)                                                  \
-  RSH_DEVICE uint8_t load_##ORDER(const uint8_t* at) {                              \
-    uint32_t v;                                                                     \
-    asm volatile("ld." #ORDER ".sys.u8 %0, [%1];" : "=r"(v) : "l"(at) : "memory");  \
-    return static_cast<uint8_t>(v);                                                 \
-  }                                                                                 \
-  RSH_DEVICE uint16_t load_##ORDER(const uint16_t* at) {                            \
-    uint16_t v;                                                                     \
-    asm volatile("ld." #ORDER ".sys.u16 %0, [%1];" : "=h"(v) : "l"(at) : "memory"); \
-    return v;                                                                       \
-  }                                                                                 \
-  RSH_DEVICE uint32_t load_##ORDER(const uint32_t* at) {                            \
-    uint32_t v;                                                                     \
-    asm volatile("ld." #ORDER ".sys.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory"); \
-    return v;                                                                       \
-  }                                                                                 \
-  RSH_DEVICE uint64_t load_##ORDER(const uint64_t* at) {                            \
-    uint64_t v;                                                                     \
-    asm volatile("ld." #ORDER ".sys.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory"); \
-    return v;                                                                       \
+#define RSH_CUDA_LOAD_STORE(ORDER)                                                         \
+  RSH_DEVICE uint8_t load_##ORDER(const uint8_t* at) {                                     \
+    uint32_t v;                                                                            \
+    asm volatile("ld." #ORDER ".sys.global.u8 %0, [%1];" : "=r"(v) : "l"(at) : "memory");  \
+    return static_cast<uint8_t>(v);                                                        \
+  }                                                                                        \
+  RSH_DEVICE uint16_t load_##ORDER(const uint16_t* at) {                                   \
+    uint16_t v;                                                                            \
+    asm volatile("ld." #ORDER ".sys.global.u16 %0, [%1];" : "=h"(v) : "l"(at) : "memory"); \
+    return v;                                                                              \
+  }                                                                                        \
+  RSH_DEVICE uint32_t load_##ORDER(const uint32_t* at) {                                   \
+    uint32_t v;                                                                            \
+    asm volatile("ld." #ORDER ".sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory"); \
+    return v;                                                                              \
+  }                                                                                        \
+  RSH_DEVICE uint64_t load_##ORDER(const uint64_t* at) {                                   \
+    uint64_t v;                                                                            \
+    asm volatile("ld." #ORDER ".sys.global.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory"); \
+    return v;                                                                              \
   }
-#define RSH_CUDA_STORE(ORDER)                                                              \
-  RSH_DEVICE void store_##ORDER(uint8_t* at, uint8_t v) {                                  \
-    asm volatile("st." #ORDER ".sys.u8 [%0], %1;" ::"l"(at), "r"(static_cast<uint32_t>(v)) \
-                 : "memory");                                                              \
-  }                                                                                        \
-  RSH_DEVICE void store_##ORDER(uint16_t* at, uint16_t v) {                                \
-    asm volatile("st." #ORDER ".sys.u16 [%0], %1;" ::"l"(at), "h"(v) : "memory");          \
-  }                                                                                        \
-  RSH_DEVICE void store_##ORDER(uint32_t* at, uint32_t v) {                                \
-    asm volatile("st." #ORDER ".sys.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");          \
-  }                                                                                        \
-  RSH_DEVICE void store_##ORDER(uint64_t* at, uint64_t v) {                                \
-    asm volatile("st." #ORDER ".sys.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");          \
+#define RSH_CUDA_STORE(ORDER)                                                                     \
+  RSH_DEVICE void store_##ORDER(uint8_t* at, uint8_t v) {                                         \
+    asm volatile("st." #ORDER ".sys.global.u8 [%0], %1;" ::"l"(at), "r"(static_cast<uint32_t>(v)) \
+                 : "memory");                                                                     \
+  }                                                                                               \
+  RSH_DEVICE void store_##ORDER(uint16_t* at, uint16_t v) {                                       \
+    asm volatile("st." #ORDER ".sys.global.u16 [%0], %1;" ::"l"(at), "h"(v) : "memory");          \
+  }                                                                                               \
+  RSH_DEVICE void store_##ORDER(uint32_t* at, uint32_t v) {                                       \
+    asm volatile("st." #ORDER ".sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");          \
+  }                                                                                               \
+  RSH_DEVICE void store_##ORDER(uint64_t* at, uint64_t v) {                                       \
+    asm volatile("st." #ORDER ".sys.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");          \
   }
 RSH_CUDA_LOAD_STORE(relaxed)
 RSH_CUDA_LOAD_STORE(acquire)
@@ -133,22 +135,22 @@ RSH_CUDA_STORE(release)
 #undef RSH_CUDA_LOAD_STORE
 #undef RSH_CUDA_STORE
 
-#define RSH_CUDA_ATOMIC(NAME, OP, TYPE32, TYPE64, ORDER)          \
-  RSH_DEVICE uint32_t NAME(uint32_t* at, uint32_t v) {            \
-    uint32_t old;                                                 \
-    asm volatile("atom." ORDER "." OP "." TYPE32 " %0, [%1], %2;" \
-                 : "=r"(old)                                      \
-                 : "l"(at), "r"(v)                                \
-                 : "memory");                                     \
-    return old;                                                   \
-  }                                                               \
-  RSH_DEVICE uint64_t NAME(uint64_t* at, uint64_t v) {            \
-    uint64_t old;                                                 \
-    asm volatile("atom." ORDER "." OP "." TYPE64 " %0, [%1], %2;" \
-                 : "=l"(old)                                      \
-                 : "l"(at), "l"(v)                                \
-                 : "memory");                                     \
-    return old;                                                   \
+#define RSH_CUDA_ATOMIC(NAME, OP, TYPE32, TYPE64, ORDER)                 \
+  RSH_DEVICE uint32_t NAME(uint32_t* at, uint32_t v) {                   \
+    uint32_t old;                                                        \
+    asm volatile("atom." ORDER ".global." OP "." TYPE32 " %0, [%1], %2;" \
+                 : "=r"(old)                                             \
+                 : "l"(at), "r"(v)                                       \
+                 : "memory");                                            \
+    return old;                                                          \
+  }                                                                      \
+  RSH_DEVICE uint64_t NAME(uint64_t* at, uint64_t v) {                   \
+    uint64_t old;                                                        \
+    asm volatile("atom." ORDER ".global." OP "." TYPE64 " %0, [%1], %2;" \
+                 : "=l"(old)                                             \
+                 : "l"(at), "l"(v)                                       \
+                 : "memory");                                            \
+    return old;                                                          \
   }
 RSH_CUDA_ATOMIC(fetch_add, "add", "u32", "u64", "acq_rel.sys")
 RSH_CUDA_ATOMIC(fetch_and, "and", "b32", "b64", "acq_rel.sys")
@@ -161,7 +163,7 @@ RSH_CUDA_ATOMIC(claim_add, "add", "u32", "u64", "relaxed.gpu")
 #define RSH_CUDA_SWAP(NAME, ORDER)                                        \
   RSH_DEVICE uint32_t NAME(uint32_t* at, uint32_t expected, uint32_t v) { \
     uint32_t old;                                                         \
-    asm volatile("atom." ORDER ".cas.b32 %0, [%1], %2, %3;"               \
+    asm volatile("atom." ORDER ".global.cas.b32 %0, [%1], %2, %3;"        \
                  : "=r"(old)                                              \
                  : "l"(at), "r"(expected), "r"(v)                         \
                  : "memory");                                             \
@@ -169,7 +171,7 @@ RSH_CUDA_ATOMIC(claim_add, "add", "u32", "u64", "relaxed.gpu")
   }                                                                       \
   RSH_DEVICE uint64_t NAME(uint64_t* at, uint64_t expected, uint64_t v) { \
     uint64_t old;                                                         \
-    asm volatile("atom." ORDER ".cas.b64 %0, [%1], %2, %3;"               \
+    asm volatile("atom." ORDER ".global.cas.b64 %0, [%1], %2, %3;"        \
                  : "=l"(old)                                              \
                  : "l"(at), "l"(expected), "l"(v)                         \
                  : "memory");                                             \
@@ -255,25 +257,31 @@ RSH_DEVICE void fence_payload() {
 
 // Two words of 8 bytes as one store that nobody sees half of; 16-byte aligned.
 RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
-  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(first), "l"(second)
-               : "memory");
+  // A vector store would be the same instruction, but only this form promises a single access.
+  asm volatile(
+      "{\n\t.reg .b128 pair;\n\tmov.b128 pair, {%1, %2};\n\t"
+      "st.relaxed.sys.global.b128 [%0], pair;\n\t}" ::"l"(at),
+      "l"(first), "l"(second)
+      : "memory");
+}
+// The last of several, whose reader may sleep: nobody can be woken from here.
+RSH_DEVICE void store_last_pair(uint64_t* at, uint64_t first, uint64_t second) {
+  store_pair(at, first, second);
 }
 
-// Aligned words of 1, 2, 4 and 8 bytes are stored whole: a peer that polls one never sees half of
-// it. Release, so that a word put after data announces the data. Every thread of a scope may call
-// it: all store the same.
-RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
-  if (bytes > 8 || bytes == 0 || (bytes & (bytes - 1)) != 0 ||
-      (reinterpret_cast<uintptr_t>(to) & (bytes - 1)) != 0)
-    return false;
-  uint64_t value = 0;
-  for (uint64_t i = 0; i < bytes; ++i)
-    value |= static_cast<uint64_t>(static_cast<const uint8_t*>(from)[i]) << (8 * i);
-  if (bytes == 8) store_release(static_cast<uint64_t*>(to), value);
-  if (bytes == 4) store_release(static_cast<uint32_t*>(to), static_cast<uint32_t>(value));
-  if (bytes == 2) store_release(static_cast<uint16_t*>(to), static_cast<uint16_t>(value));
-  if (bytes == 1) store_release(static_cast<uint8_t*>(to), static_cast<uint8_t>(value));
-  return true;
+// A pair whose first word tells that both are there: who acquires it sees the second.
+RSH_DEVICE void store_tagged(uint64_t* at, uint64_t tag, uint64_t value) {
+  store_pair(at, tag, value);
+}
+
+// claim_add of 1, with one atomic for those threads of a warp that come at the same time.
+RSH_DEVICE uint64_t claim_together(uint64_t* counter) {
+  const uint32_t same = __match_any_sync(__activemask(), reinterpret_cast<uint64_t>(counter));
+  const uint32_t before = same & ((1u << (threadIdx.x & 31)) - 1);
+  uint64_t first = 0;
+  if (before == 0) first = claim_add(counter, static_cast<uint64_t>(__popc(same)));
+  first = __shfl_sync(same, first, __ffs(same) - 1);
+  return first + static_cast<uint64_t>(__popc(before));
 }
 
 // ---- copies ------------------------------------------------------------------------------------
@@ -281,8 +289,7 @@ RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
 struct alignas(16) Vec16 {
   uint32_t x, y, z, w;
 };
-// Read or written once by this kernel: not kept in the first-level cache.
-RSH_DEVICE Vec16 load_once(const Vec16* at) {
+RSH_DEVICE Vec16 load_once(const Vec16* at) {  // read once: not kept in the first-level cache
   Vec16 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
@@ -290,60 +297,11 @@ RSH_DEVICE Vec16 load_once(const Vec16* at) {
                : "memory");
   return v;
 }
-RSH_DEVICE uint32_t load_once(const uint32_t* at) {
-  return *at;
-}
 RSH_DEVICE void store_once(Vec16* at, const Vec16& v) {
   asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x),
                "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");
 }
-RSH_DEVICE void store_once(uint32_t* at, uint32_t v) {
-  *at = v;
-}
-
-// The scope's threads copy together; nobody may rely on the result before sync<S>().
-template <Scope S>
-RSH_DEVICE void copy(void* to, const void* from, uint64_t bytes) {
-  auto* target = static_cast<char*>(to);
-  const auto* source = static_cast<const char*>(from);
-  const uint64_t me = rank<S>(), all = size<S>();
-  const auto skew = reinterpret_cast<uintptr_t>(target) ^ reinterpret_cast<uintptr_t>(source);
-  if ((skew & 15) != 0) {  // never aligned together: words as large as both allow
-    const uint64_t width = (skew & 3) != 0 ? 1 : (skew & 7) != 0 ? 4 : 8;
-    if (width > 1 && (reinterpret_cast<uintptr_t>(target) & (width - 1)) == 0) {
-      const uint64_t words = bytes / width;
-      if (width == 8)
-        for (uint64_t i = me; i < words; i += all)
-          reinterpret_cast<uint64_t*>(target)[i] = reinterpret_cast<const uint64_t*>(source)[i];
-      else
-        for (uint64_t i = me; i < words; i += all)
-          reinterpret_cast<uint32_t*>(target)[i] = reinterpret_cast<const uint32_t*>(source)[i];
-      for (uint64_t i = words * width + me; i < bytes; i += all) target[i] = source[i];
-      return;
-    }
-    for (uint64_t i = me; i < bytes; i += all) target[i] = source[i];
-    return;
-  }
-  uint64_t head = -reinterpret_cast<uintptr_t>(target) & 15;
-  if (head > bytes) head = bytes;
-  for (uint64_t i = me; i < head; i += all) target[i] = source[i];
-  auto* wide = reinterpret_cast<Vec16*>(target + head);
-  const auto* wide_from = reinterpret_cast<const Vec16*>(source + head);
-  const uint64_t vectors = (bytes - head) / 16;
-  uint64_t i = me;
-  // Eight loads in flight per thread hide the latency of memory.
-  for (; i + 7 * all < vectors; i += 8 * all) {
-    Vec16 v[8];
-#pragma unroll
-    for (int k = 0; k < 8; ++k) v[k] = load_once(wide_from + i + k * all);
-#pragma unroll
-    for (int k = 0; k < 8; ++k) store_once(wide + i + k * all, v[k]);
-  }
-  for (; i < vectors; i += all) store_once(wide + i, load_once(wide_from + i));
-  for (uint64_t b = head + vectors * 16 + me; b < bytes; b += all) target[b] = source[b];
-}
-
 // ---- time and waiting --------------------------------------------------------------------------
 
 RSH_DEVICE uint64_t clock_ns() {
@@ -389,12 +347,15 @@ RSH_DEVICE bool sync_grid(GridWords* words, bool ok) {
     // The top bit turns when all have come: block 0 adds what the others leave to the next turn.
     const uint32_t mine = blockIdx.x == 0 ? 0x80000000u - 2 * (gridDim.x - 1) : 2u;
     uint32_t before;
-    asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;"
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
                  : "=r"(before)
                  : "l"(&words->met), "r"(mine)
                  : "memory");
     do {
-      asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(&words->met) : "memory");
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                   : "=r"(now)
+                   : "l"(&words->met)
+                   : "memory");
     } while (((now ^ before) & 0x80000000u) == 0);
   }
   return __syncthreads_or((now & 1) != 0) == 0;
@@ -414,7 +375,7 @@ RSH_DEVICE Arrival arrive_at_grid(GridWords* words, bool ok) {
     if (!here) atomicOr(&words->came, 1u);
     const uint32_t all = 2 * gridDim.x;
     uint32_t before;
-    asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;"
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
                  : "=r"(before)
                  : "l"(&words->came), "r"(2u)
                  : "memory");
@@ -427,8 +388,7 @@ RSH_DEVICE Arrival arrive_at_grid(GridWords* words, bool ok) {
   return {__syncthreads_or((turn & 1) != 0) != 0, __syncthreads_or((turn & 2) != 0) == 0 && here};
 }
 
-// ---- the lanes of a warp
-// -------------------------------------------------------------------------
+// ---- the lanes of a warp -----------------------------------------------------------------------
 
 // The bits of lanes 0 to 31 that say yes; the whole warp comes.
 RSH_DEVICE uint32_t ballot(bool mine) {
@@ -450,8 +410,7 @@ RSH_DEVICE uint32_t lowest_one(uint32_t bits) {
   return static_cast<uint32_t>(__ffs(static_cast<int>(bits)) - 1);
 }
 
-// ---- number formats: rounded to nearest even
-// -----------------------------------------------------
+// ---- number formats: rounded to nearest even ---------------------------------------------------
 
 RSH_DEVICE float from_fp16(uint16_t bits) {
   float value;
@@ -471,4 +430,5 @@ RSH_DEVICE uint16_t to_bf16(float value) {
 
 }  // namespace railshmem::arch
 
+#include "kernels/arch/gpu_copy.hpp"
 #include "kernels/arch/gpu_rows.hpp"

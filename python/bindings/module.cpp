@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "kernels/shmem/context.hpp"
 #include "python/bindings/bindings.hpp"
 #include "shmem/base/settings.hpp"
 
@@ -69,6 +70,8 @@ PYBIND11_MODULE(_core, m) {
   bind_errors();
   m.def("set_default", &railshmem::set_default_runtime);
   m.def("get_default", &railshmem::find_default_runtime);
+  // Kernels are compiled with it, so that none takes another layout for this library's.
+  m.attr("DEVICE_ABI") = railshmem::device::kAbi;
   m.def("settings_table", settings_table,
         "(name, value, variable that holds it or '', default, meaning) of every setting.");
   m.def(

@@ -14,6 +14,15 @@ constexpr SettingInfo kTable[] = {
      false, "SHMEM_SYMMETRIC_SIZE"},
     {"RAILSHMEM_TIMEOUT_S", "60",
      "seconds after which any wait gives up and says what it waited for"},
+    {"RAILSHMEM_DEVICE", "auto",
+     "where the symmetric heap lies and kernels run: cpu, cuda, hip, or auto: on GPUs where every "
+     "PE has one, else on CPUs"},
+    {"RAILSHMEM_GPU", "",
+     "number of this PE's GPU among those it may see; empty: by its place among the PEs of its "
+     "host. PEs may differ in it",
+     true},
+    {"RAILSHMEM_GPU_DRIVER", "",
+     "path of the GPU driver's library; empty: the system's. PEs may differ in it", true},
     {"RAILSHMEM_NODES", "0",
      "emulation: split the PEs into this many nodes, blocks of consecutive ranks, that may not map "
      "each other's memory; 0 takes the hosts as they are"},
@@ -45,6 +54,10 @@ constexpr SettingInfo kTable[] = {
      "name or address of the network interface that shmem_get_unique_id listens on; empty: all. "
      "PEs "
      "may differ in it",
+     true},
+    {"RAILSHMEM_CACHE", "",
+     "folder of the kernels that were compiled for GPUs; empty: $XDG_CACHE_HOME/railshmem, else "
+     "~/.cache/railshmem. PEs may differ in it",
      true},
 };
 
@@ -89,6 +102,13 @@ uint64_t parse_size(const std::string& name, const std::string& value, uint64_t 
   return parsed;
 }
 
+DeviceKind parse_device(const std::string& value) {
+  for (const DeviceKind kind :
+       {DeviceKind::automatic, DeviceKind::cpu, DeviceKind::cuda, DeviceKind::hip})
+    if (value == name_of(kind)) return kind;
+  fail(ErrorKind::init, "RAILSHMEM_DEVICE=", value, ": expected auto, cpu, cuda or hip");
+}
+
 bool parse_switch(const std::string& key, const std::string& value) {
   if (value == "on" || value == "1" || value == "true") return true;
   if (value == "off" || value == "0" || value == "false") return false;
@@ -124,6 +144,20 @@ EmulatedSettings parse_emulated(const std::string& value) {
 }
 
 }  // namespace
+
+const char* name_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::automatic:
+      return "auto";
+    case DeviceKind::cpu:
+      return "cpu";
+    case DeviceKind::cuda:
+      return "cuda";
+    case DeviceKind::hip:
+      return "hip";
+  }
+  return "unknown";
+}
 
 Span<const SettingInfo> setting_table() {
   return {kTable, sizeof kTable / sizeof kTable[0]};
@@ -178,6 +212,10 @@ Settings read_settings(const Lookup& lookup) {
   const auto count = [&](const char* name, uint64_t low, uint64_t high) {
     return static_cast<uint32_t>(parse_count(name, value_of(lookup, name), low, high));
   };
+  out.device = parse_device(value_of(lookup, "RAILSHMEM_DEVICE"));
+  out.gpu_driver = value_of(lookup, "RAILSHMEM_GPU_DRIVER");
+  const std::string gpu = value_of(lookup, "RAILSHMEM_GPU");
+  if (!gpu.empty()) out.gpu = static_cast<int>(parse_count("RAILSHMEM_GPU", gpu, 0, 1023));
   out.nodes = count("RAILSHMEM_NODES", 0, 1 << 20);
   out.rails = count("RAILSHMEM_RAILS", 0, 16);
   out.emulated = parse_emulated(value_of(lookup, "RAILSHMEM_EMULATED"));

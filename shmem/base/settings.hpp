@@ -21,11 +21,18 @@ struct EmulatedSettings {
   FaultSettings faults;  // RAILSHMEM_FAULTS
 };
 
+// Where the symmetric heap lies and kernels run.
+enum class DeviceKind : uint8_t { automatic, cpu, cuda, hip };
+const char* name_of(DeviceKind kind);
+
 struct Settings {
   uint64_t heap_bytes = 0;  // usable bytes of the symmetric heap
-  double timeout_s = 0;     // every wait's deadline
-  uint32_t nodes = 0;       // split this job's PEs into so many nodes; 0: as the hosts are
-  uint32_t rails = 0;       // emulated NICs per PE
+  DeviceKind device = DeviceKind::automatic;
+  std::string gpu_driver;  // the library to open; empty: the system's
+  int gpu = -1;            // of this PE; -1: by its place among the PEs of its host
+  double timeout_s = 0;    // every wait's deadline
+  uint32_t nodes = 0;      // split this job's PEs into so many nodes; 0: as the hosts are
+  uint32_t rails = 0;      // emulated NICs per PE
   EmulatedSettings emulated;
   uint32_t lanes = 0;           // ordered channels per remote peer
   uint32_t contexts = 0;        // besides the default one

@@ -75,6 +75,8 @@ class Driver {
   virtual Allocation import_fabric(const FabricHandle& handle) = 0;
   // Readable and writable by `device`.
   virtual void map(Address address, uint64_t bytes, Allocation allocation, int device) = 0;
+  // What is mapped there, by one more device of this process.
+  virtual void allow(Address address, uint64_t bytes, int device) = 0;
   virtual void unmap(Address address, uint64_t bytes) = 0;
 
   // ---- other memory ----
@@ -93,7 +95,9 @@ class Driver {
   virtual void copy(Address to, Address from, uint64_t bytes, Stream stream) = 0;
   virtual void fill(Address at, unsigned char value, uint64_t bytes, Stream stream) = 0;
 
-  virtual Stream create_stream(bool urgent) = 0;  // does not wait for the default stream
+  // `apart`: work neither waits for the default stream's nor makes that wait. `urgent`: its blocks
+  // start before those of other streams.
+  virtual Stream create_stream(bool apart, bool urgent) = 0;
   virtual void destroy_stream(Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
   virtual bool idle(Stream stream) = 0;  // everything enqueued has ended
@@ -112,6 +116,12 @@ class Driver {
   virtual int blocks_per_processor(Function function, uint32_t threads, uint32_t shared_bytes) = 0;
   virtual void allow_shared(Function function, uint32_t bytes) = 0;  // more than 48 KiB
   virtual void launch(Function function, const Launch& how, void** arguments) = 0;
+};
+
+// A GPU as one PE uses it.
+struct Site {
+  std::shared_ptr<Driver> driver;
+  int device = 0;
 };
 
 // Each throws Error(gpu) saying why there is no such driver. `path` names the library; empty: the

@@ -13,53 +13,81 @@
 namespace railshmem {
 namespace {
 
-char* map_shared(int fd, std::size_t bytes) {
+char* map_shared(int fd, std::size_t bytes, char* at = nullptr) {
   // NORESERVE: a heap is sized for the worst case and pays only for the pages it touches.
-  void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  return at == MAP_FAILED ? nullptr : static_cast<char*>(at);
+  const int flags = MAP_SHARED | MAP_NORESERVE | (at == nullptr ? 0 : MAP_FIXED);
+  void* mapped = ::mmap(at, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  return mapped == MAP_FAILED ? nullptr : static_cast<char*>(mapped);
 }
 
 bool is_the_segment(int fd, const SegmentHandle& handle) {
   struct stat found;
   return ::fstat(fd, &found) == 0 && found.st_dev == handle.device &&
-         found.st_ino == handle.inode && static_cast<uint64_t>(found.st_size) == handle.bytes;
+         found.st_ino == handle.inode && static_cast<uint64_t>(found.st_size) <= handle.bytes;
 }
 
-}  // namespace
-
-HostSegment HostSegment::create(const char* label, std::size_t bytes) {
-  HostSegment out;
-  out.fd_ = FileDescriptor(::memfd_create(label, MFD_CLOEXEC));
-  if (!out.fd_.valid() || ::ftruncate(out.fd_.get(), static_cast<off_t>(bytes)) != 0)
-    fail(ErrorKind::init, "cannot create ", label, ", ", bytes_text(bytes),
-         " of shared memory: ", errno_text());
-  out.data_ = map_shared(out.fd_.get(), bytes);
-  if (out.data_ == nullptr)
-    fail(ErrorKind::init, "cannot map ", label, ", ", bytes_text(bytes),
-         " of shared memory: ", errno_text());
-  out.bytes_ = bytes;
-  out.mapped_ = true;
-  return out;
-}
-
-HostSegment HostSegment::import(const SegmentHandle& handle) {
-  HostSegment out;
-  out.bytes_ = handle.bytes;
-  if (handle.pid == ::getpid() && is_the_segment(handle.fd, handle)) {
-    out.data_ = reinterpret_cast<char*>(handle.base);
-    return out;
-  }
+FileDescriptor open_file(const SegmentHandle& handle) {
   const std::string path = text("/proc/", handle.pid, "/fd/", handle.fd);
   FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.valid()) fail(ErrorKind::init, "cannot open ", path, ": ", errno_text());
   if (!is_the_segment(fd.get(), handle))
     fail(ErrorKind::init, path, " is not the segment meant (another process namespace?)");
-  out.data_ = map_shared(fd.get(), handle.bytes);
+  return fd;
+}
+
+}  // namespace
+
+HostSegment HostSegment::create(const char* label, std::size_t bytes, char* at) {
+  HostSegment out;
+  out.fd_ = FileDescriptor(::memfd_create(label, MFD_CLOEXEC));
+  if (!out.fd_.valid() || ::ftruncate(out.fd_.get(), static_cast<off_t>(bytes)) != 0)
+    fail(ErrorKind::init, "cannot create ", label, ", ", bytes_text(bytes),
+         " of shared memory: ", errno_text());
+  out.data_ = map_shared(out.fd_.get(), bytes, at);
   if (out.data_ == nullptr)
-    fail(ErrorKind::init, "cannot map ", bytes_text(handle.bytes), " of ", path, ": ",
+    fail(ErrorKind::init, "cannot map ", label, ", ", bytes_text(bytes),
+         " of shared memory: ", errno_text());
+  out.bytes_ = bytes;
+  out.mapped_ = true;
+  out.placed_ = at != nullptr;
+  return out;
+}
+
+HostSegment HostSegment::import(const SegmentHandle& handle) {
+  if (handle.pid == ::getpid() && is_the_segment(handle.fd, handle)) {
+    HostSegment out;
+    out.bytes_ = handle.bytes;
+    out.data_ = reinterpret_cast<char*>(handle.base);
+    return out;
+  }
+  return import(handle, nullptr);
+}
+
+HostSegment HostSegment::import(const SegmentHandle& handle, char* at) {
+  HostSegment out;
+  const FileDescriptor fd = open_file(handle);
+  out.bytes_ = file_bytes(handle);
+  out.data_ = map_shared(fd.get(), out.bytes_, at);
+  if (out.data_ == nullptr)
+    fail(ErrorKind::init, "cannot map ", bytes_text(out.bytes_), " of process ", handle.pid, ": ",
          errno_text());
   out.mapped_ = true;
+  out.placed_ = at != nullptr;
   return out;
+}
+
+std::size_t HostSegment::file_bytes(const SegmentHandle& handle) {
+  struct stat found;
+  const FileDescriptor fd = open_file(handle);
+  if (::fstat(fd.get(), &found) != 0) fail(ErrorKind::init, "fstat: ", errno_text());
+  return static_cast<std::size_t>(found.st_size);
+}
+
+void HostSegment::read(const SegmentHandle& handle, std::size_t offset, void* to,
+                       std::size_t bytes) {
+  const FileDescriptor fd = open_file(handle);
+  if (::pread(fd.get(), to, bytes, static_cast<off_t>(offset)) != static_cast<ssize_t>(bytes))
+    fail(ErrorKind::init, "cannot read the segment of process ", handle.pid, ": ", errno_text());
 }
 
 bool HostSegment::owner_visible(const SegmentHandle& handle) {
@@ -74,11 +102,16 @@ HostSegment& HostSegment::operator=(HostSegment&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(mapped_, other.mapped_);
+  std::swap(placed_, other.placed_);
   return *this;
 }
 
 HostSegment::~HostSegment() {
-  if (mapped_) ::munmap(data_, bytes_);
+  if (mapped_ && placed_)  // the holder's again, at no time anybody else's
+    ::mmap(data_, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+           0);
+  else if (mapped_)
+    ::munmap(data_, bytes_);
 }
 
 void HostSegment::lay_over(void* address, std::size_t offset, std::size_t bytes) const {

@@ -15,18 +15,23 @@ struct SegmentHandle {
   int32_t fd = -1;
   uint64_t device = 0;  // device and inode prove that /proc/<pid>/fd/<fd> is the segment meant
   uint64_t inode = 0;
-  uint64_t bytes = 0;
-  uint64_t base = 0;  // its address in the owner
+  uint64_t bytes = 0;  // more than the file has where a GPU's memory follows: see Segment
+  uint64_t base = 0;   // its address in the owner
 };
 
 class HostSegment {
  public:
-  // Pages are zero and committed on first touch. Throws Error(init) with size and reason.
-  static HostSegment create(const char* label, std::size_t bytes);
+  // Pages are zero and committed on first touch. `at`: where to map them, over what this process
+  // holds there; null: anywhere. Throws Error(init) with size and reason.
+  static HostSegment create(const char* label, std::size_t bytes, char* at = nullptr);
 
-  // Maps a peer's segment; inside the owner's own process it is the same memory at the same
-  // address. Throws Error(init) saying why it cannot be mapped.
+  // Maps a peer's segment; inside the owner's own process it is the same memory, and without `at`
+  // at the same address. Throws Error(init) saying why it cannot be mapped.
   static HostSegment import(const SegmentHandle& handle);
+  static HostSegment import(const SegmentHandle& handle, char* at);
+  // Bytes of the peer's file, and some of them. Throws Error(init) as above.
+  static std::size_t file_bytes(const SegmentHandle& handle);
+  static void read(const SegmentHandle& handle, std::size_t offset, void* to, std::size_t bytes);
 
   // True when the owner's descriptor can be seen from here, so that its pid names the owner here
   // too.
@@ -52,6 +57,7 @@ class HostSegment {
   char* data_ = nullptr;
   std::size_t bytes_ = 0;
   bool mapped_ = false;  // this object unmaps it
+  bool placed_ = false;  // at a place that someone else holds
 };
 
 }  // namespace railshmem

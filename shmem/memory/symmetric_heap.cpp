@@ -14,9 +14,16 @@ uint64_t whole_pages(uint64_t bytes) {
 }  // namespace
 
 SymmetricHeap::SymmetricHeap(uint64_t user_bytes, uint64_t own_bytes)
-    : segment_(
-          HostSegment::create("railshmem-heap", whole_pages(own_bytes) + whole_pages(user_bytes))),
+    : segment_(Segment::create("railshmem-heap", whole_pages(own_bytes) + whole_pages(user_bytes))),
       own_bytes_(whole_pages(own_bytes)),
+      allocator_(whole_pages(user_bytes)) {}
+
+SymmetricHeap::SymmetricHeap(uint64_t user_bytes, uint64_t own_bytes, const gpu::Site& site,
+                             uint64_t kernel_bytes)
+    : site_(site),
+      segment_(Segment::create("railshmem-heap", own_bytes, site,
+                               whole_pages(kernel_bytes) + whole_pages(user_bytes))),
+      own_bytes_(segment_.host_bytes() + whole_pages(kernel_bytes)),
       allocator_(whole_pages(user_bytes)) {}
 
 bool SymmetricHeap::contains(const void* address, uint64_t size) const {
@@ -64,7 +71,7 @@ void SymmetricHeap::set_pes(int me, int n_pes) {
 std::string SymmetricHeap::map_peer(int pe, const SegmentHandle& handle) {
   const auto index = static_cast<std::size_t>(pe);
   try {
-    peers_[index] = HostSegment::import(handle);
+    peers_[index] = Segment::import(handle, site_ ? &*site_ : nullptr);
     bases_[index] = peers_[index].data();
     return {};
   } catch (const Error& error) {
@@ -74,7 +81,7 @@ std::string SymmetricHeap::map_peer(int pe, const SegmentHandle& handle) {
 
 void SymmetricHeap::unmap_peer(int pe) {
   const auto index = static_cast<std::size_t>(pe);
-  peers_[index] = HostSegment();
+  peers_[index] = Segment();
   bases_[index] = nullptr;
 }
 

@@ -1,5 +1,6 @@
-// The symmetric heap of one PE: a host segment that starts with the library's own area, followed by
-// what users allocate, and the mappings of the peers' heaps.
+// The symmetric heap of one PE: a segment that starts with the library's own area, followed by what
+// users allocate, and the mappings of the peers' heaps. With a GPU the own area ends with a part in
+// the GPU's memory, for the words of kernels, and what users allocate is the GPU's.
 #pragma once
 
 #include <optional>
@@ -7,18 +8,25 @@
 #include <vector>
 
 #include "shmem/memory/allocator.hpp"
-#include "shmem/memory/host_segment.hpp"
+#include "shmem/memory/segment.hpp"
 
 namespace railshmem {
 
 class SymmetricHeap {
  public:
+  // In host memory.
   SymmetricHeap(uint64_t user_bytes, uint64_t own_bytes);
+  // `kernel_bytes`: of the own area, in the GPU's memory.
+  SymmetricHeap(uint64_t user_bytes, uint64_t own_bytes, const gpu::Site& site,
+                uint64_t kernel_bytes);
 
   char* base() const { return segment_.data(); }
   uint64_t bytes() const { return segment_.bytes(); }
-  const HostSegment& segment() const { return segment_; }
+  const HostSegment& host() const { return segment_.host(); }
   uint64_t own_bytes() const { return own_bytes_; }
+  // Where the GPU's memory starts; bytes() where there is none.
+  uint64_t host_bytes() const { return segment_.host_bytes(); }
+  bool on_gpu() const { return host_bytes() < bytes(); }
   SegmentHandle handle() const { return segment_.handle(); }
 
   // True when [address, address + bytes) lies in the part users allocate from.
@@ -42,10 +50,11 @@ class SymmetricHeap {
   char* const* peer_bases() const { return bases_.data(); }
 
  private:
-  HostSegment segment_;
+  std::optional<gpu::Site> site_;
+  Segment segment_;
   uint64_t own_bytes_;
   Allocator allocator_;
-  std::vector<HostSegment> peers_;
+  std::vector<Segment> peers_;
   std::vector<char*> bases_;
 };
 

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "shmem/memory/host_segment.hpp"
+#include "shmem/memory/segment.hpp"
 
 namespace railshmem::nic {
 

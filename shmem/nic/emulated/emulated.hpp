@@ -15,14 +15,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "shmem/base/settings.hpp"
 #include "shmem/nic/nic.hpp"
 
 namespace railshmem::nic {
 
-// `rails` NICs named emu0, emu1, ... of PE `pe`.
+// `rails` NICs named emu0, emu1, ... of PE `pe`, whose GPU, if it has one, is `site`.
 std::unique_ptr<Provider> make_emulated_provider(int pe, uint32_t rails,
-                                                 const EmulatedSettings& settings);
+                                                 const EmulatedSettings& settings,
+                                                 const std::optional<gpu::Site>& site = {});
 
 }  // namespace railshmem::nic

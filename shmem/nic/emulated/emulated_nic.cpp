@@ -18,11 +18,12 @@ bool is_power_of_two(uint32_t n) {
 }  // namespace
 
 EmulatedNic::EmulatedNic(const NicLocation& location, SharedNic& shared,
-                         const EmulatedSettings& settings)
+                         const EmulatedSettings& settings, const gpu::Site* site)
     : location_(location),
       name_(text("emu", location.nic)),
       shared_(shared),
       settings_(settings),
+      site_(site),
       regions_(shared),
       doorbells_(kMaxQueuePairs) {
   open_nic(shared_);
@@ -128,7 +129,7 @@ std::shared_ptr<Peer> EmulatedNic::reach(const NicAddress& address) {
     fail(ErrorKind::init, location_.text(), " cannot reach ", far.text(), ": rails are isolated");
   try {
     auto& peer = peers_[{far.segment.device, far.segment.inode, far.nic}];
-    if (peer == nullptr) peer = std::make_shared<Peer>(far);
+    if (peer == nullptr) peer = std::make_shared<Peer>(far, site_);
     // Pairs with open_nic and with the destructor.
     if (arch::load_acquire(&peer->nic().alive) == 0) fail(ErrorKind::init, "it is closed");
     return peer;

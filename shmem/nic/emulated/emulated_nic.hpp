@@ -14,7 +14,8 @@ namespace railshmem::nic::emulated {
 
 class EmulatedNic final : public Nic {
  public:
-  EmulatedNic(const NicLocation& location, SharedNic& shared, const EmulatedSettings& settings);
+  EmulatedNic(const NicLocation& location, SharedNic& shared, const EmulatedSettings& settings,
+              const gpu::Site* site);
   ~EmulatedNic() override;
 
   const std::string& name() const override { return name_; }
@@ -47,6 +48,7 @@ class EmulatedNic final : public Nic {
   const std::string name_;
   SharedNic& shared_;
   const EmulatedSettings settings_;
+  const gpu::Site* const site_;  // null: the PE has no GPU
   Capabilities capabilities_;
   std::unique_ptr<Faults> faults_;
   bool cut_ = false;

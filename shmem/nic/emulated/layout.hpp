@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "kernels/nic/mlx5.hpp"
-#include "shmem/memory/host_segment.hpp"
+#include "shmem/memory/segment.hpp"
 
 namespace railshmem::nic::emulated {
 
@@ -62,10 +62,10 @@ static_assert(std::is_trivial_v<SharedNic> && std::is_trivial_v<SharedHeader>);
 constexpr std::size_t shared_bytes(uint32_t nics) {
   return sizeof(SharedHeader) + nics * sizeof(SharedNic);
 }
-inline SharedHeader& header_in(const HostSegment& segment) {
+inline SharedHeader& header_in(const Segment& segment) {
   return *reinterpret_cast<SharedHeader*>(segment.data());
 }
-inline SharedNic& nic_in(const HostSegment& segment, uint32_t index) {
+inline SharedNic& nic_in(const Segment& segment, uint32_t index) {
   return *reinterpret_cast<SharedNic*>(segment.data() + shared_bytes(index));
 }
 

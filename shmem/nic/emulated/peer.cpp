@@ -4,8 +4,8 @@
 
 namespace railshmem::nic::emulated {
 
-Peer::Peer(const NicLocation& location)
-    : location_(location), segment_(import_segment(location.segment)) {
+Peer::Peer(const NicLocation& location, const gpu::Site* site)
+    : location_(location), site_(site), segment_(import_segment(location.segment, site)) {
   const uint32_t used = arch::load_relaxed(&nic().regions_used);
   for (uint32_t i = 0; i < used; ++i)
     if (const uint32_t key = arch::load_acquire(&nic().regions[i].key)) map(key);
@@ -19,7 +19,7 @@ const Peer::Mapped* Peer::map(uint32_t key) {
   if (!read_region(nic(), key, &region)) return nullptr;
   if (index >= mapped_.size()) mapped_.resize(index + 1);
   mapped_[index] = {key, region,
-                    region.segment.bytes != 0 ? import_segment(region.segment) : nullptr};
+                    region.segment.bytes != 0 ? import_segment(region.segment, site_) : nullptr};
   return is_registered(nic(), key) ? &mapped_[index] : nullptr;
 }
 

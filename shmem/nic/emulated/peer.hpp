@@ -14,8 +14,8 @@ namespace railshmem::nic::emulated {
 class Peer {
  public:
   // Maps the peer's segment and every region it has registered so far. Throws Error(init) saying
-  // why one cannot be mapped.
-  explicit Peer(const NicLocation& location);
+  // why one cannot be mapped. `site`: of this process's GPU, or null; outlives it.
+  Peer(const NicLocation& location, const gpu::Site* site);
 
   SharedNic& nic() const { return nic_in(*segment_, location_.nic); }
   uint32_t* sleep_word() const { return &header_in(*segment_).sleep_word; }
@@ -31,13 +31,14 @@ class Peer {
   struct Mapped {
     uint32_t key = 0;
     Region region;
-    std::shared_ptr<HostSegment> segment;
+    std::shared_ptr<Segment> segment;
   };
   // Throws as the constructor does; null where the key is not valid.
   const Mapped* map(uint32_t key);
 
   NicLocation location_;
-  std::shared_ptr<HostSegment> segment_;
+  const gpu::Site* site_;
+  std::shared_ptr<Segment> segment_;
   std::vector<Mapped> mapped_;  // by the index in the peer's table
 };
 

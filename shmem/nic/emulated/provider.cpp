@@ -8,8 +8,10 @@ namespace {
 
 class EmulatedProvider final : public Provider {
  public:
-  EmulatedProvider(int pe, uint32_t rails, const EmulatedSettings& settings)
-      : segment_(emulated::create_segment("railshmem-nics", emulated::shared_bytes(rails))) {
+  EmulatedProvider(int pe, uint32_t rails, const EmulatedSettings& settings,
+                   const std::optional<gpu::Site>& site)
+      : site_(site),
+        segment_(emulated::create_segment("railshmem-nics", emulated::shared_bytes(rails))) {
     emulated::open_header(emulated::header_in(*segment_));
     for (uint32_t index = 0; index < rails; ++index) {
       emulated::NicLocation location;
@@ -18,7 +20,7 @@ class EmulatedProvider final : public Provider {
       location.nic = index;
       location.rail = index;
       nics_.push_back(std::make_unique<emulated::EmulatedNic>(
-          location, emulated::nic_in(*segment_, index), settings));
+          location, emulated::nic_in(*segment_, index), settings, site_ ? &*site_ : nullptr));
     }
   }
 
@@ -29,18 +31,20 @@ class EmulatedProvider final : public Provider {
   void end_driving() override { pthread_mutex_unlock(&emulated::header_in(*segment_).driver); }
 
  private:
-  std::shared_ptr<HostSegment> segment_;
+  const std::optional<gpu::Site> site_;
+  std::shared_ptr<Segment> segment_;
   std::vector<std::unique_ptr<Nic>> nics_;
 };
 
 }  // namespace
 
 std::unique_ptr<Provider> make_emulated_provider(int pe, uint32_t rails,
-                                                 const EmulatedSettings& settings) {
+                                                 const EmulatedSettings& settings,
+                                                 const std::optional<gpu::Site>& site) {
   if (settings.faults.rail >= static_cast<int>(rails))
     fail(ErrorKind::init, "RAILSHMEM_FAULTS: rail ", settings.faults.rail,
          " is to go down, and the rails are 0 to ", rails - 1);
-  return std::make_unique<EmulatedProvider>(pe, rails, settings);
+  return std::make_unique<EmulatedProvider>(pe, rails, settings, site);
 }
 
 }  // namespace railshmem::nic

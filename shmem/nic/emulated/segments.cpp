@@ -11,7 +11,7 @@ using Identity = std::pair<uint64_t, uint64_t>;  // device, inode
 
 struct Table {
   std::mutex mutex;
-  std::map<Identity, std::weak_ptr<HostSegment>> segments;
+  std::map<Identity, std::weak_ptr<Segment>> segments;
 };
 
 Table& table() {
@@ -26,20 +26,20 @@ void drop_unused(Table& at) {
 
 }  // namespace
 
-std::shared_ptr<HostSegment> create_segment(const char* label, std::size_t bytes) {
-  auto made = std::make_shared<HostSegment>(HostSegment::create(label, bytes));
+std::shared_ptr<Segment> create_segment(const char* label, std::size_t bytes) {
+  auto made = std::make_shared<Segment>(Segment::create(label, bytes));
   const SegmentHandle handle = made->handle();
   std::lock_guard<std::mutex> lock(table().mutex);
   table().segments[{handle.device, handle.inode}] = made;
   return made;
 }
 
-std::shared_ptr<HostSegment> import_segment(const SegmentHandle& handle) {
+std::shared_ptr<Segment> import_segment(const SegmentHandle& handle, const gpu::Site* site) {
   std::lock_guard<std::mutex> lock(table().mutex);
   const Identity identity{handle.device, handle.inode};
   if (auto known = table().segments[identity].lock()) return known;
   drop_unused(table());
-  auto made = std::make_shared<HostSegment>(HostSegment::import(handle));
+  auto made = std::make_shared<Segment>(Segment::import(handle, site));
   table().segments[identity] = made;
   return made;
 }

@@ -4,12 +4,12 @@
 
 #include <memory>
 
-#include "shmem/memory/host_segment.hpp"
+#include "shmem/memory/segment.hpp"
 
 namespace railshmem::nic::emulated {
 
-// Both throw Error(init) with the reason.
-std::shared_ptr<HostSegment> create_segment(const char* label, std::size_t bytes);
-std::shared_ptr<HostSegment> import_segment(const SegmentHandle& handle);
+// Both throw Error(init) with the reason. `site`: of this process's GPU, or null.
+std::shared_ptr<Segment> create_segment(const char* label, std::size_t bytes);
+std::shared_ptr<Segment> import_segment(const SegmentHandle& handle, const gpu::Site* site);
 
 }  // namespace railshmem::nic::emulated

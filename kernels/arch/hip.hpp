@@ -1,0 +1,240 @@
+// AMD GPUs of the CDNA kind (gfx90a, gfx942, ...), compiled by clang as HIP. Written with the
+// compiler's builtins, so that no vendor header is needed.
+//
+// Memory orders are those of the names, at system scope: a peer GPU, a NIC and the CPU are parties,
+// which the memory must allow (the heap is uncached). What only this GPU's kernels share has names
+// of its own (claim_add, claim_swap). A warp is a wave of 64 lanes.
+#pragma once
+
+#include "kernels/arch/integers.hpp"
+
+#define RSH_DEVICE __attribute__((device, always_inline)) inline
+#define RSH_KERNEL extern "C" __attribute__((global)) void
+
+// Device code has no C library.
+__attribute__((device, always_inline)) inline void* memcpy(void* to, const void* from,
+                                                           __SIZE_TYPE__ bytes) {
+  return __builtin_memcpy(to, from, bytes);
+}
+
+namespace railshmem::arch {
+
+enum class Scope : uint8_t { thread, warp, block };
+
+constexpr bool kOnHost = false;
+
+// ---- who am I ----------------------------------------------------------------------------------
+
+// Blocks have one dimension, and whole waves.
+template <Scope S>
+RSH_DEVICE uint32_t rank() {
+  if constexpr (S == Scope::block) return __builtin_amdgcn_workitem_id_x();
+  if constexpr (S == Scope::warp)
+    return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
+  return 0;
+}
+template <Scope S>
+RSH_DEVICE uint32_t size() {
+  if constexpr (S == Scope::block) return __builtin_amdgcn_workgroup_size_x();
+  if constexpr (S == Scope::warp) return __builtin_amdgcn_wavefrontsize();
+  return 1;
+}
+template <Scope S>
+RSH_DEVICE bool leader() {
+  return rank<S>() == 0;
+}
+template <Scope S>
+RSH_DEVICE void sync() {
+  if constexpr (S == Scope::block) {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+  }
+  if constexpr (S == Scope::warp) {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+  }
+}
+// True for every thread of the scope when it is true for all of them; they meet here.
+template <Scope S>
+RSH_DEVICE bool all(bool mine) {
+  if constexpr (S == Scope::block) {
+    static __attribute__((shared)) uint32_t refused;
+    if (leader<S>()) refused = 0;
+    sync<S>();
+    if (!mine) __hip_atomic_store(&refused, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+    sync<S>();
+    const bool together = refused == 0;
+    sync<S>();  // the word is free again
+    return together;
+  }
+  if constexpr (S == Scope::warp) {
+    sync<S>();
+    return __builtin_amdgcn_ballot_w64(!mine) == 0;
+  }
+  return mine;
+}
+
+RSH_DEVICE uint32_t block() {
+  return __builtin_amdgcn_workgroup_id_x();
+}
+RSH_DEVICE uint32_t blocks() {
+  return __builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x();
+}
+
+// ---- memory that others see --------------------------------------------------------------------
+
+template <class T>
+RSH_DEVICE T load_relaxed(const T* at) {
+  return __hip_atomic_load(at, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+template <class T>
+RSH_DEVICE T load_acquire(const T* at) {
+  return __hip_atomic_load(at, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+template <class T>
+RSH_DEVICE void store_relaxed(T* at, T value) {
+  __hip_atomic_store(at, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+template <class T>
+RSH_DEVICE void store_release(T* at, T value) {
+  __hip_atomic_store(at, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+// Ordered with a later load of another word, and with an earlier store of another one.
+template <class T>
+RSH_DEVICE void store_ordered(T* at, T value) {
+  __hip_atomic_store(at, value, __ATOMIC_SEQ_CST, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+template <class T>
+RSH_DEVICE T load_ordered(const T* at) {
+  return __hip_atomic_load(at, __ATOMIC_SEQ_CST, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+template <class T>
+RSH_DEVICE T fetch_add(T* at, T value) {
+  return __hip_atomic_fetch_add(at, value, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+template <class T>
+RSH_DEVICE T fetch_and(T* at, T value) {
+  return __hip_atomic_fetch_and(at, value, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+template <class T>
+RSH_DEVICE T fetch_or(T* at, T value) {
+  return __hip_atomic_fetch_or(at, value, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+template <class T>
+RSH_DEVICE T fetch_xor(T* at, T value) {
+  return __hip_atomic_fetch_xor(at, value, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+template <class T>
+RSH_DEVICE T exchange(T* at, T value) {
+  return __hip_atomic_exchange(at, value, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+// Returns what was there; stores `value` when that equals `expected`.
+template <class T>
+RSH_DEVICE T compare_swap(T* at, T expected, T value) {
+  __hip_atomic_compare_exchange_strong(at, &expected, value, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE,
+                                       __HIP_MEMORY_SCOPE_SYSTEM);
+  return expected;
+}
+// Among the kernels of this GPU only, and ordered with nothing: for counters that hand out places.
+template <class T>
+RSH_DEVICE T claim_add(T* at, T value) {
+  return __hip_atomic_fetch_add(at, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+// Among the kernels of this GPU only.
+template <class T>
+RSH_DEVICE T claim_swap(T* at, T expected, T value) {
+  __hip_atomic_compare_exchange_strong(at, &expected, value, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE,
+                                       __HIP_MEMORY_SCOPE_AGENT);
+  return expected;
+}
+
+// Everything this thread wrote or saw is visible to whoever sees what it writes next.
+RSH_DEVICE void fence_system() {
+  __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "");
+}
+// Before a command that announces data which kernels wrote: the engine that executes it reads
+// memory by itself.
+RSH_DEVICE void fence_payload() {
+  fence_system();
+}
+
+// Two words of 8 bytes: whoever acquires the first sees the second.
+RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
+  store_relaxed(at + 1, second);
+  store_release(at, first);
+}
+// The last of several, whose reader may sleep: nobody can be woken from here.
+RSH_DEVICE void store_last_pair(uint64_t* at, uint64_t first, uint64_t second) {
+  store_pair(at, first, second);
+}
+
+// claim_add of 1. The compiler takes places for a whole wave with one atomic by itself.
+RSH_DEVICE uint64_t claim_together(uint64_t* counter) {
+  return claim_add(counter, uint64_t{1});
+}
+
+// ---- copies ------------------------------------------------------------------------------------
+
+using Vec16 = uint32_t __attribute__((ext_vector_type(4)));
+RSH_DEVICE Vec16 load_once(const Vec16* at) {  // read once
+  return __builtin_nontemporal_load(at);
+}
+RSH_DEVICE void store_once(Vec16* at, const Vec16& v) {
+  __builtin_nontemporal_store(v, at);
+}
+
+// ---- time and waiting --------------------------------------------------------------------------
+
+RSH_DEVICE uint64_t clock_ns() {
+  return __builtin_amdgcn_s_memrealtime() * 10;  // of the 100 MHz clock that all units share
+}
+
+// A waiting thread leaves the unit to others for a moment, then looks again; what is dear (the
+// clock, the host's words across PCIe) it looks at now and then.
+class Backoff {
+ public:
+  RSH_DEVICE explicit Backoff(uint32_t) {}
+  RSH_DEVICE void step() {
+    __builtin_amdgcn_s_sleep(1);
+    ++count_;
+  }
+  RSH_DEVICE bool long_look() const { return (count_ & 63) == 0; }
+  RSH_DEVICE bool interrupted() const { return false; }
+
+ private:
+  uint32_t count_ = 0;
+};
+
+// A GPU cannot wake a thread of the host: whoever reads what GPUs write does not sleep.
+RSH_DEVICE void wake(uint32_t*) {}
+
+// ---- the grid ----------------------------------------------------------------------------------
+
+// What the blocks of a grid meet at: zeroed once, in this GPU's memory, used by one grid at a time.
+struct GridWords {
+  uint32_t arrived;
+};
+
+// Every block must come, also after a failure: a block that stays away would hang the others. The
+// grid was launched so that all its blocks run at once.
+RSH_DEVICE void sync_grid(GridWords* words) {
+  sync<Scope::block>();
+  if (leader<Scope::block>() && blocks() > 1) {
+    // The top bit turns when all have come: block 0 adds what the others leave to the next turn.
+    const uint32_t mine = block() == 0 ? 0x80000000u - (blocks() - 1) : 1u;
+    const uint32_t before =
+        __hip_atomic_fetch_add(&words->arrived, mine, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+    uint32_t now;
+    do {
+      __builtin_amdgcn_s_sleep(1);
+      now = __hip_atomic_load(&words->arrived, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT);
+    } while (((now ^ before) & 0x80000000u) == 0);
+  }
+  sync<Scope::block>();
+}
+
+}  // namespace railshmem::arch
+
+#include "kernels/arch/gpu_copy.hpp"
