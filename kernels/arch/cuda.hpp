@@ -352,10 +352,7 @@ RSH_DEVICE bool sync_grid(GridWords* words, bool ok) {
                  : "l"(&words->met), "r"(mine)
                  : "memory");
     do {
-      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
-                   : "=r"(now)
-                   : "l"(&words->met)
-                   : "memory");
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(&words->met) : "memory");
     } while (((now ^ before) & 0x80000000u) == 0);
   }
   return __syncthreads_or((now & 1) != 0) == 0;

@@ -13,6 +13,7 @@
 
 #define RSH_DEVICE inline
 #define RSH_DEVICE_CALL inline
+#define RSH_UNROLL
 #define RSH_KERNEL extern "C" __attribute__((visibility("default"))) void
 #define RSH_KERNEL_OF(THREADS) RSH_KERNEL
 
@@ -157,6 +158,11 @@ RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
   store_relaxed(at + 1, second);
   store_relaxed(at, first);
 }
+// A pair whose first word tells that both are there: who acquires it sees the second.
+RSH_DEVICE void store_tagged(uint64_t* at, uint64_t tag, uint64_t value) {
+  store_relaxed(at + 1, value);
+  store_release(at, tag);
+}
 // Publishes all pairs to whoever acquires its first word. Ordered with a look at the sleep word of
 // the reader that may have to be woken.
 RSH_DEVICE void store_last_pair(uint64_t* at, uint64_t first, uint64_t second) {
@@ -206,6 +212,11 @@ RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
       return false;
   }
 }
+
+// What a GPU loads and stores at once.
+struct alignas(16) Vec16 {
+  uint32_t x, y, z, w;
+};
 
 // The scope's threads copy together; nobody may rely on the result before sync<S>().
 template <Scope S>

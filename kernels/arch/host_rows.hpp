@@ -5,8 +5,6 @@
 #include "kernels/arch/host.hpp"
 #include "kernels/arch/numbers.hpp"
 
-#define RSH_UNROLL
-
 namespace railshmem::arch {
 
 // ---- who works
@@ -91,13 +89,6 @@ RSH_DEVICE void copy_to_each(const WarpList& rows, const void* from, uint64_t fi
 
 RSH_DEVICE void zero(void* to, uint64_t bytes) {
   memset(to, 0, bytes);
-}
-
-// Two words of which the second tells that both are there: who acquires it sees the first.
-// 16-byte aligned.
-RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
-  store_relaxed(at, first);
-  store_release(at + 1, second);
 }
 
 // ---- elements of a row

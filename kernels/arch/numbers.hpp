@@ -5,14 +5,16 @@
 
 #include "kernels/arch/integers.hpp"
 
+// RSH_DEVICE is the including architecture's.
+
 namespace railshmem::arch::soft {
 
-inline uint32_t bits_of(float value) {
+RSH_DEVICE uint32_t bits_of(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
   return bits;
 }
-inline float float_of(uint32_t bits) {
+RSH_DEVICE float float_of(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof value);
   return value;
@@ -20,15 +22,15 @@ inline float float_of(uint32_t bits) {
 
 // One of two words, without a branch that a compiler could keep: -1 in `mask` takes the first, 0
 // the second. Comparisons of signed words are what every vector unit has.
-inline uint32_t choose(int32_t mask, uint32_t first, uint32_t second) {
+RSH_DEVICE uint32_t choose(int32_t mask, uint32_t first, uint32_t second) {
   const auto bits = static_cast<uint32_t>(mask);
   return (first & bits) | (second & ~bits);
 }
-inline int32_t above(uint32_t value, uint32_t limit) {
+RSH_DEVICE int32_t above(uint32_t value, uint32_t limit) {
   return -static_cast<int32_t>(static_cast<int32_t>(value) > static_cast<int32_t>(limit));
 }
 
-inline float from_fp16(uint16_t half) {
+RSH_DEVICE float from_fp16(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
   const uint32_t magnitude = static_cast<uint32_t>(half & 0x7fff) << 13;
   // The product moves the exponent's bias and makes subnormals normal; infinities and NaNs lack 112
@@ -38,7 +40,7 @@ inline float from_fp16(uint16_t half) {
   return float_of(finite | special | sign);
 }
 
-inline uint16_t to_bf16(float value) {
+RSH_DEVICE uint16_t to_bf16(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
   // Rounding could carry a NaN over to infinity: it stays one, quiet.
@@ -46,7 +48,7 @@ inline uint16_t to_bf16(float value) {
   return static_cast<uint16_t>(choose(nan, bits >> 16 | 0x40, rounded));
 }
 
-inline uint16_t to_fp16(float value) {
+RSH_DEVICE uint16_t to_fp16(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t magnitude = bits & 0x7fffffff;
   const uint32_t sign = bits >> 16 & 0x8000;
@@ -61,7 +63,7 @@ inline uint16_t to_fp16(float value) {
 }
 
 // The largest finite value, 448, stands for all that is larger; NaN stays NaN.
-inline uint8_t to_e4m3(float value) {
+RSH_DEVICE uint8_t to_e4m3(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t magnitude = bits & 0x7fffffff;
   const uint32_t sign = bits >> 24 & 0x80;

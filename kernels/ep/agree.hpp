@@ -13,7 +13,7 @@ RSH_DEVICE void announce_room(const DeviceContext* ctx, const Exchange& x, uint6
   FromPeer* const mine = x.buffers.from + ctx->pe;
   for (auto member = static_cast<int32_t>(arch::rank<kBlock>()); member < x.node.n_members;
        member += static_cast<int32_t>(arch::size<kBlock>()))
-    arch::store_pair(&in_peer(ctx, mine, x.node.members[member])->room, room, round);
+    arch::store_tagged(&in_peer(ctx, mine, x.node.members[member])->ready, round, room);
 }
 
 RSH_DEVICE bool wait_until_ready(const DeviceContext* ctx, const Exchange& x, uint64_t round) {

@@ -76,8 +76,8 @@ struct Refusal {
 
 // What one peer tells this PE: sequence numbers that only grow, each stored by that peer alone.
 struct alignas(64) FromPeer {
-  uint64_t room;      // member: rows that its buffers take, a pair with ...
-  uint64_t ready;     // ... that they may be written into its buffers
+  uint64_t ready;     // member: rows may be written into its buffers, ...
+  uint64_t room;      // ... so many: the two are a pair, stored together
   uint64_t arrived;   // member: the rows it places, own and forwarded, are in my buffers
   uint64_t results;   // member: its expert results may be read
   uint64_t header;    // source: what I need to route its rows is in my staging
@@ -90,8 +90,8 @@ struct alignas(64) FromPeer {
 // How many rows a source has for a member of this node, or for one of its experts. Stored by the
 // source's writer in this node, as a pair.
 struct alignas(16) Count {
-  uint64_t rows;
   uint64_t sequence;
+  uint64_t rows;
 };
 constexpr uint64_t kRefused = ~0ull;  // in place of the first row: there is no room
 

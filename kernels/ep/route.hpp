@@ -67,7 +67,7 @@ RSH_DEVICE void mark_rows(const Exchange& x, const Stream& stream, arch::Place w
 
 // Says what is wrong with an id, and stops this PE.
 RSH_DEVICE void refuse_id(const DeviceContext* ctx, uint64_t row, uint64_t k, int64_t id) {
-  stop_with(ctx->stop, Stop::bad_expert,
+  stop_with(ctx, Stop::bad_expert,
             {Waiting::nothing, -1, -1, 0, 0, row, k, static_cast<uint64_t>(id), 0, 0});
 }
 
@@ -125,7 +125,7 @@ RSH_DEVICE void announce(const DeviceContext* ctx, const Exchange& x, uint64_t r
     const uint64_t total =
         stream.totals[column < members ? column : column - members + expert_column(x, 0, 0)];
     Count* const count = in_peer(ctx, count_of(x, stream.pe, column), node.members[i / counted]);
-    arch::store_pair(&count->rows, total, round);
+    arch::store_tagged(&count->sequence, round, total);
   }
 }
 
