@@ -8,7 +8,7 @@ namespace railshmem::ep {
 namespace {
 
 template <class Integer>
-void check_ids(const std::string& who, const Config& config, const Matrix& indices) {
+void check_ids_of(const std::string& who, const Config& config, const Matrix& indices) {
   const auto* const from = static_cast<const Integer*>(indices.data);
   for (int64_t i = 0; i < indices.rows * config.topk; ++i) {
     const auto id = static_cast<int64_t>(from[i]);
@@ -49,10 +49,13 @@ void check_batch(const std::string& who, const Config& config, const Batch& batc
   check_matrix(who, "indices", batch.indices, rows, config.topk,
                narrow ? Type::int32 : Type::int64);
   check_scales(who, config, batch.scales, rows);
-  if (narrow)
-    check_ids<int32_t>(who, config, batch.indices);
+}
+
+void check_ids(const std::string& who, const Config& config, const Matrix& indices) {
+  if (indices.type == Type::int32)
+    check_ids_of<int32_t>(who, config, indices);
   else
-    check_ids<int64_t>(who, config, batch.indices);
+    check_ids_of<int64_t>(who, config, indices);
 }
 
 void check_known(const std::string& who, const Config& config, const Matrix& tokens,

@@ -31,8 +31,7 @@ inline const char* name_of(Phase phase) {
 struct Slot {
   // Collective.
   Slot(const std::shared_ptr<Runtime>& runtime, const Config& config, const NodeMap& nodes)
-      : buffers(runtime, config, nodes),
-        routing(config, runtime->n_pes(), runtime->my_pe(), nodes, buffers.view()) {}
+      : buffers(runtime, config, nodes), routing(*runtime, config, nodes, buffers.view()) {}
 
   SymmetricBuffers buffers;
   Routing routing;

@@ -1,6 +1,6 @@
 // The one door to the machine a kernel runs on. Everything in kernels/ uses these names only:
 //   RSH_DEVICE, RSH_DEVICE_CALL     a function of device code; one that is large and used often
-//   RSH_KERNEL, RSH_KERNEL_OF       a kernel, found by its name; one of at most so many threads
+//   RSH_KERNEL                      a kernel, found by its name
 //   RSH_UNROLL                      before a loop whose variables are to stay in registers
 //   arch::Scope                     who takes part in a call: thread, warp or block
 //   arch::rank/size<Scope>, sync<Scope>, all<Scope>, leader<Scope>

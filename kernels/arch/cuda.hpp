@@ -11,8 +11,8 @@
 #define RSH_DEVICE __device__ __forceinline__
 #define RSH_DEVICE_CALL static __device__ __noinline__
 #define RSH_UNROLL _Pragma("unroll")
-#define RSH_KERNEL extern "C" __global__ void
-#define RSH_KERNEL_OF(THREADS) extern "C" __global__ void __launch_bounds__(THREADS)
+// Any number of threads may be launched.
+#define RSH_KERNEL extern "C" __global__ void __launch_bounds__(1024)
 
 namespace railshmem::arch {
 
@@ -423,6 +423,23 @@ RSH_DEVICE uint16_t to_bf16(float value) {
   uint16_t bits;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
+}
+
+}  // namespace railshmem::arch
+
+#include "kernels/arch/numbers.hpp"
+
+namespace railshmem::arch {
+
+// The largest finite value, 448, stands for all that is larger.
+RSH_DEVICE uint8_t to_e4m3(float value) {
+#if __CUDA_ARCH__ >= 890
+  uint16_t pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
+  return static_cast<uint8_t>(pair);
+#else
+  return soft::to_e4m3(value);
+#endif
 }
 
 }  // namespace railshmem::arch

@@ -11,9 +11,8 @@
 #define RSH_DEVICE __attribute__((device, always_inline)) inline
 #define RSH_DEVICE_CALL static __attribute__((device, noinline))
 #define RSH_UNROLL _Pragma("unroll")
-#define RSH_KERNEL extern "C" __attribute__((global)) void
-#define RSH_KERNEL_OF(THREADS) \
-  extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, THREADS))) void
+// Any number of threads may be launched.
+#define RSH_KERNEL extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, 1024))) void
 
 // Device code has no C library.
 __attribute__((device, always_inline)) inline void* memcpy(void* to, const void* from,

@@ -15,7 +15,6 @@
 #define RSH_DEVICE_CALL inline
 #define RSH_UNROLL
 #define RSH_KERNEL extern "C" __attribute__((visibility("default"))) void
-#define RSH_KERNEL_OF(THREADS) RSH_KERNEL
 
 namespace railshmem::arch {
 

@@ -89,36 +89,69 @@ RSH_DEVICE void find_bases(const Exchange& x) {
   }
 }
 
-// What this PE gets, and the first member that has no room.
-RSH_DEVICE void sum_up(const Exchange& x) {
-  const auto me = static_cast<uint64_t>(x.node.me);
-  for (auto source = static_cast<int32_t>(arch::rank<kBlock>()); source < x.shape.n_pes;
-       source += static_cast<int32_t>(arch::size<kBlock>()))
-    x.received[source] = static_cast<int64_t>(arch::load_relaxed(&count_of(x, source, me)->rows));
-  if (by_expert(x.shape)) {
-    const int32_t experts = experts_of(x.shape, x.node.members[me]);
-    const uint64_t mine = me * static_cast<uint64_t>(x.shape.most_experts);
-    for (auto expert = static_cast<int32_t>(arch::rank<kBlock>()); expert < experts;
-         expert += static_cast<int32_t>(arch::size<kBlock>())) {
-      const uint64_t block = mine + static_cast<uint64_t>(expert);
-      const uint64_t rows = rows_of_expert(x, x.shape.n_pes, block);
-      x.experts[expert] = {x.block_starts[block], rows, padded(x.shape, rows)};
-    }
-  }
-  if (!arch::leader<kBlock>()) return;
+// The first member that has no room.
+RSH_DEVICE Refusal first_refusal(const Exchange& x) {
   Refusal refusal{-1, 0, 0};
   for (int32_t member = 0; member < x.node.n_members; ++member) {
     const int32_t pe = x.node.members[member];
     const uint64_t room = arch::load_relaxed(&x.buffers.from[pe].room);
     if (x.member_rows[member] > room && refusal.pe < 0) refusal = {pe, x.member_rows[member], room};
   }
-  x.summary->refusal = refusal;
-  x.summary->rows = x.member_rows[me];
-  x.summary->arrivals = rows_before(x, x.shape.n_pes, me);
+  return refusal;
 }
 
-// Learns what every source sends and derives all places. A block calls it.
-RSH_DEVICE bool agree(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
+// What this PE gets.
+RSH_DEVICE void sum_up(const Exchange& x, uint64_t ticket) {
+  const auto me = static_cast<uint64_t>(x.node.me);
+  for (auto source = static_cast<int32_t>(arch::rank<kBlock>()); source < x.shape.n_pes;
+       source += static_cast<int32_t>(arch::size<kBlock>()))
+    x.outcome.received[source] =
+        static_cast<int64_t>(arch::load_relaxed(&count_of(x, source, me)->rows));
+  if (by_expert(x.shape)) {
+    const int32_t experts = experts_of(x.shape, x.node.members[me]);
+    const uint64_t mine = me * static_cast<uint64_t>(x.shape.most_experts);
+    for (auto expert = static_cast<int32_t>(arch::rank<kBlock>()); expert < experts;
+         expert += static_cast<int32_t>(arch::size<kBlock>())) {
+      const uint64_t rows = rows_of_expert(x, x.shape.n_pes, mine + static_cast<uint64_t>(expert));
+      x.outcome.expert_counts[expert] = static_cast<int64_t>(rows);
+      x.outcome.padded_counts[expert] = static_cast<int64_t>(padded(x.shape, rows));
+    }
+  }
+  if (!arch::leader<kBlock>()) return;
+  x.summary->refusal = first_refusal(x);
+  x.summary->rows = x.member_rows[me];
+  x.summary->arrivals = rows_before(x, x.shape.n_pes, me);
+  x.summary->ticket = ticket;
+}
+
+// Where nobody asks for the outcome before the rows are used, a refusal stops the PE: all members
+// know of it, and all stop.
+RSH_DEVICE bool stop_if_refused(const DeviceContext* ctx, const Exchange& x) {
+  const Refusal refusal = x.summary->refusal;
+  if (refusal.pe < 0) return true;
+  stop_with(ctx, Stop::no_room,
+            {Waiting::nothing, static_cast<int32_t>(refusal.pe), -1, 0, 0, kNoWord, refusal.room,
+             refusal.rows, 0, 0});
+  return false;
+}
+
+// Hands the outcome to the host that waits for it. A block calls it.
+RSH_DEVICE void publish(const Exchange& x, uint64_t ticket) {
+  if (x.copy == nullptr) return;
+  const auto* const from = reinterpret_cast<const uint64_t*>(x.summary);
+  auto* const to = reinterpret_cast<uint64_t*>(x.copy);
+  const auto skipped = static_cast<uint64_t>(&x.copy->ticket - to);
+  for (uint64_t i = arch::rank<kBlock>(); i < x.outcome.words; i += arch::size<kBlock>())
+    if (i != skipped) arch::store_relaxed(to + i, from[i]);
+  arch::sync<kBlock>();
+  // Release: pairs with the host's acquire.
+  if (arch::leader<kBlock>()) arch::store_release(&x.copy->ticket, ticket);
+}
+
+// Learns what every source sends and derives all places. `ticket` 0: nobody waits for the outcome.
+// A block calls it.
+RSH_DEVICE bool agree(const DeviceContext* ctx, const Exchange& x, uint64_t round,
+                      uint64_t ticket) {
   const TraceSpan span(ctx->trace, Moment::ep_grants, 0, -1, -1, 0, round);
   if (!wait_for_counts(ctx, x, round) || !wait_until_ready(ctx, x, round)) return false;
   if (by_expert(x.shape)) {
@@ -130,7 +163,10 @@ RSH_DEVICE bool agree(const DeviceContext* ctx, const Exchange& x, uint64_t roun
   }
   arch::sync<kBlock>();
   find_bases(x);
-  sum_up(x);
+  sum_up(x, ticket);
+  arch::sync<kBlock>();
+  if (ticket == 0) return stop_if_refused(ctx, x);
+  publish(x, ticket);
   return true;
 }
 

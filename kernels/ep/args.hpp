@@ -148,19 +148,22 @@ struct Stream {
   uint64_t* expert_bases;  // expert-major: [n_members, most_experts] the same for rows of blocks
 };
 
-// The block of one of this PE's experts.
-struct ExpertRows {
-  uint64_t first;
-  uint64_t rows;
-  uint64_t padded;  // the rows and what fills the block
-};
-
 // What this PE gets by the last dispatch.
 struct Summary {
   uint64_t round;     // of that dispatch: they are counted in these buffers, from 1
+  uint64_t ticket;    // DispatchCall::ticket
   uint64_t arrivals;  // tokens
   uint64_t rows;      // contiguous: arrivals; expert-major: of all blocks
   Refusal refusal;    // the first that this PE learnt of
+};
+
+// The same as arrays: one behind the other, so that they are read at once.
+struct Outcome {
+  Summary* summary;
+  int64_t* received;       // [n_pes] arrivals from each source
+  int64_t* expert_counts;  // expert-major: [most_experts] rows of this PE's experts, without ...
+  int64_t* padded_counts;  // ... and with what fills their blocks
+  uint64_t words;          // of all of it, of 8 bytes each
 };
 
 // Everything that lasts as long as the buffers. Streams and what follows are private to this PE and
@@ -175,11 +178,18 @@ struct Exchange {
   uint64_t units;          // of kMarked rows, for max_tokens
   uint64_t* member_rows;   // [n_members] that each gets
   uint64_t* block_starts;  // expert-major: [n_members, most_experts] first row of every block
-  int64_t* received;       // [n_pes] arrivals from each source
-  ExpertRows* experts;     // expert-major: this PE's
-  Summary* summary;
+  Outcome outcome;
+  Summary* summary;  // the outcome's
+  Summary* copy;     // of the outcome, for a host that waits for it; null: it reads the outcome
   arch::GridWords* grid;
 };
+
+// The first row of the block of one of this PE's experts.
+RSH_DEVICE uint64_t block_start(const Exchange& x, int32_t expert) {
+  return x
+      .block_starts[static_cast<uint64_t>(x.node.me) * static_cast<uint64_t>(x.shape.most_experts) +
+                    static_cast<uint64_t>(expert)];
+}
 
 // Columns of a stream, in this order: members, nodes where there are several, experts of members.
 RSH_DEVICE uint64_t node_column(const Exchange& x, int32_t node) {

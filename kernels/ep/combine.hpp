@@ -3,6 +3,7 @@
 // token. Combine has two halves; between them NICs carry those parts.
 #pragma once
 
+#include "kernels/ep/agree.hpp"
 #include "kernels/ep/expert_major.hpp"
 #include "kernels/ep/remote.hpp"
 
@@ -38,17 +39,19 @@ RSH_DEVICE void add_members(const DeviceContext* ctx, const Exchange& x, const S
 }
 
 // Waits until every forwarder has passed on the dispatch; a remote PE that had no room for its rows
-// is known then, in the summary. One thread calls it.
-RSH_DEVICE bool learn_refusals(const DeviceContext* ctx, const Exchange& x) {
+// is known then, in the summary, and stops this PE where nobody asks (`unasked`). One thread calls
+// it.
+RSH_DEVICE bool learn_refusals(const DeviceContext* ctx, const Exchange& x, bool unasked) {
   Summary& summary = *x.summary;
   for (int32_t node = 0; node < x.node.n_nodes; ++node) {
     const int32_t peer = x.node.gateways[node].pe;
     if (peer < 0) continue;
     const FromPeer& from = x.buffers.from[peer];
-    if (!wait_for(ctx, &from.freed, summary.round, Waiting::ep_staging, peer)) return false;
+    if (!wait_for_sequence(ctx, &from.freed, summary.round, Waiting::ep_staging, peer))
+      return false;
     if (from.refusal.pe >= 0 && summary.refusal.pe < 0) summary.refusal = from.refusal;
   }
-  return true;
+  return !unasked || stop_if_refused(ctx, x);
 }
 
 RSH_DEVICE bool wait_for_results(const DeviceContext* ctx, const Exchange& x, uint64_t round) {

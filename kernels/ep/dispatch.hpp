@@ -14,9 +14,10 @@ struct DispatchCall {
   const float* scales;   // [rows, scales]
   Ids ids;
   uint64_t rows;
-  uint64_t room;  // rows that this PE takes
-  bool in_heap;   // the tokens lie in the symmetric heap
-  bool again;     // by the routing of the previous round: without ids and weights
+  uint64_t room;    // rows that this PE takes
+  uint64_t ticket;  // which the host waits for in the summary; 0: it waits for nothing
+  bool in_heap;     // the tokens lie in the symmetric heap
+  bool again;       // by the routing of the previous round: without ids and weights
 };
 
 // The caller's arrays for what was received; null: it is left in the buffers.
@@ -94,7 +95,8 @@ RSH_DEVICE bool agree_on_places(const DeviceContext* ctx, const Exchange& x, con
     ok = arch::sync_grid(x.grid, ok);
     ok = ok && exchange_headers(ctx, x, own, round, call);
   }
-  if (chosen.last && ok) ok = call.again ? wait_until_ready(ctx, x, round) : agree(ctx, x, round);
+  if (chosen.last && ok)
+    ok = call.again ? wait_until_ready(ctx, x, round) : agree(ctx, x, round, call.ticket);
   return arch::sync_grid(x.grid, ok);
 }
 

@@ -96,14 +96,16 @@ RSH_DEVICE void spread(const Exchange& x, const Part& part) {
 
 // Writes the id of each expert's rows, and -1 to what fills its block.
 RSH_DEVICE void write_ids(const Exchange& x, int32_t experts) {
-  const Buffers& at = x.buffers;
   const arch::Place warp = arch::warp_of_grid();
   for (auto expert = static_cast<int32_t>(warp.index); expert < experts;
        expert += static_cast<int32_t>(warp.count)) {
-    const ExpertRows block = x.experts[expert];
-    for (uint64_t i = arch::rank<kWarp>(); i < block.padded; i += arch::size<kWarp>()) {
-      at.indices[block.first + i] = i < block.rows ? expert : -1;
-      if (i >= block.rows) at.weights[block.first + i] = 0;
+    int64_t* const ids = x.buffers.indices + block_start(x, expert);
+    float* const weights = x.buffers.weights + block_start(x, expert);
+    const int64_t rows = x.outcome.expert_counts[expert];
+    const int64_t padded = x.outcome.padded_counts[expert];
+    for (int64_t i = arch::rank<kWarp>(); i < padded; i += arch::size<kWarp>()) {
+      ids[i] = i < rows ? expert : -1;
+      if (i >= rows) weights[i] = 0;
     }
   }
 }
@@ -114,9 +116,10 @@ RSH_DEVICE void fill_rows(const Exchange& x, int32_t experts) {
   const uint64_t most = shape.alignment - 1;  // that one block needs
   const arch::Place warp = arch::warp_of_grid();
   for (uint64_t i = warp.index; i < static_cast<uint64_t>(experts) * most; i += warp.count) {
-    const ExpertRows block = x.experts[i / most];
-    if (block.rows + i % most >= block.padded) continue;
-    const uint64_t row = block.first + block.rows + i % most;
+    const auto expert = static_cast<int32_t>(i / most);
+    const uint64_t at = static_cast<uint64_t>(x.outcome.expert_counts[expert]) + i % most;
+    if (at >= static_cast<uint64_t>(x.outcome.padded_counts[expert])) continue;
+    const uint64_t row = block_start(x, expert) + at;
     arch::zero(x.buffers.tokens + row * shape.token_bytes, shape.token_bytes);
     arch::zero(x.buffers.scales + row * shape.scales, shape.scales * sizeof(float));
   }

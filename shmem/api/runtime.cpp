@@ -101,7 +101,8 @@ void Runtime::Parts::raise_stopped() {
   // stays.
   if (reason == static_cast<uint32_t>(Stop::timeout) ||
       reason == static_cast<uint32_t>(Stop::interrupted) ||
-      reason == static_cast<uint32_t>(Stop::bad_expert)) {
+      reason == static_cast<uint32_t>(Stop::bad_expert) ||
+      reason == static_cast<uint32_t>(Stop::no_room)) {
     auto next = Stop::none;
     if (proxy && arch::load_acquire(context.rings->dead) != 0) next = Stop::ring_dead;
     stops_cleared.fetch_add(1,
@@ -109,6 +110,21 @@ void Runtime::Parts::raise_stopped() {
     arch::store_release(&stop.stop, static_cast<uint32_t>(next));
   }
   if (error.kind() == ErrorKind::peer_lost) loss_reported = true;
+  throw error;
+}
+
+void Runtime::check_kernels() {
+  require_usable();
+  parts_->raise_if_kernel_stopped();
+}
+
+void Runtime::Parts::raise_if_kernel_stopped() {
+  if (!gpu) return;
+  const std::lock_guard<std::mutex> held(stop_mutex);
+  const auto reason = static_cast<Stop>(arch::load_acquire(&gpu->stop().stop));
+  if (reason == Stop::none) return;
+  const Error error = error_of(reason, gpu->stop().report, context.pe);
+  gpu->clear_stop();
   throw error;
 }
 

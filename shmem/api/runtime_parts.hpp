@@ -111,6 +111,7 @@ class Runtime::Parts {
  private:
   std::unique_ptr<SymmetricHeap> make_heap() const;
   std::string start_gpu();
+  void raise_if_kernel_stopped();
   PeCard own_card();
   void exchange_cards();
   void map_node();
