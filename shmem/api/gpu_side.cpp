@@ -133,6 +133,9 @@ void GpuSide::make_context(const device::DeviceContext& host, uint64_t words) {
   out.world = tables_.back().as<const device::Team>();
 
   out.lanes = nullptr;
+  out.progress = nullptr;
+  out.result_claims = nullptr;
+  out.stop_claim = claim_.as<uint32_t>();
   out.rings = nullptr;
   out.result_slots = nullptr;
   out.n_result_slots = 0;

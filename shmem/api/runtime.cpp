@@ -110,6 +110,21 @@ void Runtime::Parts::raise_stopped() {
   throw error;
 }
 
+void Runtime::Parts::raise_if_kernel_stopped() {
+  if (!gpu) return;
+  const std::lock_guard<std::mutex> held(stop_mutex);
+  const device::StopRecord& record = gpu->stop();
+  // Acquire: the report was written before its reason.
+  const auto reason = static_cast<Stop>(arch::load_acquire(&record.stop));
+  if (reason == Stop::none) return;
+  const Error error = error_of(reason, record.report, context.pe);
+  if (reason == Stop::timeout)  // ends one call
+    gpu->clear_stop();
+  else  // the job's end: waits of the CPU hear of it too
+    device::stop_with(&context, reason, record.report);
+  throw Error(error.kind(), text("in a kernel: ", error.what()));
+}
+
 JobNews Runtime::wait_for_news(double timeout_s) {
   return parts_->watch.wait_for_news(timeout_s);
 }
@@ -176,6 +191,7 @@ void Runtime::barrier_all() {
 
 void Runtime::sync_all() {
   require_usable();
+  parts_->raise_if_kernel_stopped();
   parts_->count_in_one_domain(trace::Operation::collective, 0);
   parts_->meetings.sync(*world());
 }

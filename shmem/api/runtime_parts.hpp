@@ -47,6 +47,10 @@ class Runtime::Parts {
   // Throws why a wait of this PE ended early; clears timeouts and interrupts.
   [[noreturn]] void raise_stopped();
 
+  // Throws what ended a kernel's wait since it was last asked; a kernel that gave up has ended, and
+  // its stream has gone on.
+  void raise_if_kernel_stopped();
+
   void require_usable() const;
   // [address, address + bytes) is not in the heap: throws Error(argument) saying so.
   [[noreturn]] void refuse_address(const char* call, const char* what, const void* address,
