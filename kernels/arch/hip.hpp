@@ -163,10 +163,10 @@ RSH_DEVICE void fence_payload() {
 // ---- copies ------------------------------------------------------------------------------------
 
 using Vec16 = uint32_t __attribute__((ext_vector_type(4)));
-RSH_DEVICE Vec16 load_vec(const Vec16* at) {  // read once
+RSH_DEVICE Vec16 load_once(const Vec16* at) {  // read once
   return __builtin_nontemporal_load(at);
 }
-RSH_DEVICE void store_vec(Vec16* at, const Vec16& v) {
+RSH_DEVICE void store_once(Vec16* at, const Vec16& v) {
   __builtin_nontemporal_store(v, at);
 }
 
