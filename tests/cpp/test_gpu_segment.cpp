@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <signal.h>
 #include <sys/mman.h>
 
 #include "shmem/memory/segment.hpp"
