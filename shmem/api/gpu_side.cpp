@@ -111,7 +111,8 @@ const int32_t* GpuSide::upload(const int32_t* numbers, int32_t count) {
   return tables_.back().as<const int32_t>();
 }
 
-void GpuSide::make_context(const device::DeviceContext& host, uint64_t words) {
+void GpuSide::make_context(const device::DeviceContext& host, uint64_t words,
+                           const std::function<void(device::DeviceContext&)>& join) {
   const auto n_pes = static_cast<std::size_t>(host.n_pes);
   device::DeviceContext out = host;
   tables_.emplace_back(site_, n_pes * sizeof *host.peer_base);
@@ -142,6 +143,7 @@ void GpuSide::make_context(const device::DeviceContext& host, uint64_t words) {
   out.result_hint = nullptr;
   out.stop = stop_.as<device::StopRecord>();
   out.trace = nullptr;
+  if (join) join(out);
   copy(context_.as<void>(), &out, sizeof out);
 }
 
