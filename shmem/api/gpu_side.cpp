@@ -111,7 +111,8 @@ const int32_t* GpuSide::upload(const int32_t* numbers, int32_t count) {
   return tables_.back().as<const int32_t>();
 }
 
-void GpuSide::make_context(const device::DeviceContext& host, uint64_t words) {
+void GpuSide::make_context(const device::DeviceContext& host, uint64_t words,
+                           const std::function<void(device::DeviceContext&)>& join) {
   const auto n_pes = static_cast<std::size_t>(host.n_pes);
   device::DeviceContext out = host;
   tables_.emplace_back(site_, n_pes * sizeof *host.peer_base);
@@ -133,12 +134,16 @@ void GpuSide::make_context(const device::DeviceContext& host, uint64_t words) {
   out.world = tables_.back().as<const device::Team>();
 
   out.lanes = nullptr;
+  out.progress = nullptr;
+  out.result_claims = nullptr;
+  out.stop_claim = claim_.as<uint32_t>();
   out.rings = nullptr;
   out.result_slots = nullptr;
   out.n_result_slots = 0;
   out.result_hint = nullptr;
   out.stop = stop_.as<device::StopRecord>();
   out.trace = nullptr;
+  if (join) join(out);
   copy(context_.as<void>(), &out, sizeof out);
 }
 

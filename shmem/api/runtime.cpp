@@ -37,7 +37,8 @@ void Runtime::finalize() {
   parts.meetings.agree(*world(), hash_of_numbers(kFinalize),
                        [] { return std::string("shmem_finalize"); });
   // All contexts; and the meeting's own signals to slower peers have left too.
-  if (!device::quiet(&parts.context, device::all_lanes(&parts.context))) parts.raise_stopped();
+  if (!device::quiet(&parts.context, device::all_lanes(&parts.context)) || !parts.quiet_kernels())
+    parts.raise_stopped();
   // From here a peer may rightly end while we still wait for another.
   parts.watch.stop();
   parts.bootstrap->leave();
@@ -88,6 +89,16 @@ void Runtime::raise_if_stopped(uint64_t cleared_before) {
   if (!running || stops_cleared() != cleared_before) parts_->raise_stopped();
 }
 
+namespace {
+
+// A timeout, Ctrl-C or bad input ends one call; everything else ends the job's usefulness and stays.
+bool ends_one_call(Stop reason) {
+  return reason == Stop::timeout || reason == Stop::interrupted || reason == Stop::bad_expert ||
+         reason == Stop::no_room;
+}
+
+}  // namespace
+
 void Runtime::Parts::raise_stopped() {
   // One thread at a time: a report is read whole before the record is cleared for the next one.
   const std::lock_guard<std::mutex> held(stop_mutex);
@@ -97,12 +108,7 @@ void Runtime::Parts::raise_stopped() {
     reason = arch::load_acquire(&stop.stop);
   }
   const Error error = error_of(static_cast<Stop>(reason), stop.report, context.pe);
-  // A timeout, Ctrl-C or bad input ends one call; everything else ends the job's usefulness and
-  // stays.
-  if (reason == static_cast<uint32_t>(Stop::timeout) ||
-      reason == static_cast<uint32_t>(Stop::interrupted) ||
-      reason == static_cast<uint32_t>(Stop::bad_expert) ||
-      reason == static_cast<uint32_t>(Stop::no_room)) {
+  if (ends_one_call(static_cast<Stop>(reason))) {
     auto next = Stop::none;
     if (proxy && arch::load_acquire(context.rings->dead) != 0) next = Stop::ring_dead;
     stops_cleared.fetch_add(1,
@@ -118,14 +124,23 @@ void Runtime::check_kernels() {
   parts_->raise_if_kernel_stopped();
 }
 
+bool Runtime::Parts::quiet_kernels() {
+  return !gpu_ring || gpu_ring->quiet(context);
+}
+
 void Runtime::Parts::raise_if_kernel_stopped() {
   if (!gpu) return;
   const std::lock_guard<std::mutex> held(stop_mutex);
-  const auto reason = static_cast<Stop>(arch::load_acquire(&gpu->stop().stop));
+  const device::StopRecord& record = gpu->stop();
+  // Acquire: the report was written before its reason.
+  const auto reason = static_cast<Stop>(arch::load_acquire(&record.stop));
   if (reason == Stop::none) return;
-  const Error error = error_of(reason, gpu->stop().report, context.pe);
-  gpu->clear_stop();
-  throw error;
+  const Error error = error_of(reason, record.report, context.pe);
+  if (ends_one_call(reason))
+    gpu->clear_stop();
+  else  // the job's end: waits of the CPU hear of it too
+    device::stop_with(&context, reason, record.report);
+  throw Error(error.kind(), text("in a kernel: ", error.what()));
 }
 
 JobNews Runtime::wait_for_news(double timeout_s) {
@@ -194,6 +209,7 @@ void Runtime::barrier_all() {
 
 void Runtime::sync_all() {
   require_usable();
+  parts_->raise_if_kernel_stopped();
   parts_->count_in_one_domain(trace::Operation::collective, 0);
   parts_->meetings.sync(*world());
 }
