@@ -195,7 +195,7 @@ struct Exchange {
   Buffers buffers;
   const Home* homes;       // [experts]
   Stream* streams;         // [1 + n_sources]; the first is this PE's own
-  int32_t* ids;            // [max_tokens, topk] of this PE's own rows
+  int32_t* ids;            // [max_tokens, topk] of this PE's own rows; by slot, of every stream's
   uint32_t units;          // of kMarked rows, for max_tokens
   uint64_t* member_rows;   // [n_members] that each gets
   uint64_t* block_starts;  // expert-major: [n_members, most_experts] first row of every block

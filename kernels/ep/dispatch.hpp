@@ -103,12 +103,11 @@ template <bool kRemote>
 RSH_DEVICE bool enter_by_slot(const DeviceContext* ctx, const Exchange& x, const Stream& own,
                               uint64_t round, const DispatchCall& call) {
   const bool agreed = arch::load_relaxed(&x.summary->combined) + 1 == round;
-  if (arch::block() == 0) {
-    if (!agreed) announce_room(ctx, x, round, call.room);
-    if (!call.again) announce(ctx, x, round, own);
-  }
+  if (!agreed && arch::block() == 0) announce_room(ctx, x, round, call.room);
   bool ok = call.again || check_own_ids(ctx, x, own.rows, call.ids);
   ok = ok && (agreed || wait_until_ready(ctx, x, round));
+  // Not before: a member may still need the count of the round before.
+  if (ok && arch::block() == 0 && !call.again) announce(ctx, x, round, own);
   if constexpr (kRemote) {
     ok = arch::sync_grid(x.grid, ok);
     ok = ok && exchange_headers(ctx, x, own, round, call);

@@ -147,13 +147,22 @@ RSH_DEVICE bool receive_header(const DeviceContext* ctx, const Exchange& x, uint
   Stream stream = x.streams[slot + 1];
   stream.rows = reinterpret_cast<const Header*>(at)->rows;
   const Metadata meta = metadata_at(x.shape, at, stream.rows);
-  stream.ids = {meta.ids, false};
+  if (!by_slot(x.shape)) stream.ids = {meta.ids, false};
   stream.weights = meta.weights;
   stream.scales = meta.scales;
   if (arch::leader<kBlock>()) x.streams[slot + 1] = stream;
-  if (!by_slot(x.shape))
+  if (by_slot(x.shape)) {
+    // They are needed after this staging has been freed, too.
+    int32_t* const ids =
+        x.ids + static_cast<uint64_t>(slot + 1) * x.shape.max_tokens * x.shape.topk;
+    RSH_ROLLED
+    for (uint64_t i = arch::rank<kBlock>(); i < stream.rows * x.shape.topk;
+         i += arch::size<kBlock>())
+      ids[i] = meta.ids[i];
+  } else {
     mark_rows(x, stream, arch::warp_of_block(),
               [&](uint64_t row, uint64_t k) { return meta.ids[row * x.shape.topk + k]; });
+  }
   arch::sync<kBlock>();
   announce(ctx, x, round, stream);
   return true;
