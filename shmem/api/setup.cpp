@@ -76,7 +76,8 @@ Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen, Ke
       stop(*reinterpret_cast<device::StopRecord*>(heap.base() + own.stop)),
       meetings(context, [this] { raise_stopped(); }) {
   if (gpu_choice.site) {
-    gpu = std::make_unique<GpuSide>(*gpu_choice.site, std::move(kernels));
+    gpu = std::make_unique<GpuSide>(*gpu_choice.site,
+                                    kernels ? std::move(kernels) : kernels_from(settings.kernels));
     memory.set_gpu(gpu.get());
   }
   heap.set_pes(bootstrap->rank(), bootstrap->size());
