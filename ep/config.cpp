@@ -115,7 +115,7 @@ std::string Config::describe(int n_pes) const {
   return text("hidden ", hidden, ", experts ", experts, ", topk ", topk, ", max_tokens ",
               max_tokens, ", max_received ", received(n_pes), ", dtype ", name_of(dtype),
               ", combine_dtype ", name_of(combined()), ", layout ", name_of(layout), ", alignment ",
-              alignment, ", handles ", handles);
+              alignment, ", handles ", handles, fixed_shapes ? ", fixed_shapes" : "");
 }
 
 }  // namespace railshmem::ep

@@ -41,7 +41,11 @@ struct Config {
   Layout layout = Layout::contiguous;
   int64_t alignment = 1;  // expert-major: every block has a multiple of so many rows
   int64_t handles = 1;    // dispatches whose rows and routing are kept at the same time
-  int64_t blocks = 1;     // of the kernels; each has a host thread. May differ between PEs.
+  int64_t blocks = 1;     // of the kernels; each has a host thread, or a processor of the GPU. May
+                          // differ between PEs.
+  // Received arrays always have max_received rows, and how many of them count stays where the
+  // kernels are: the host waits for nothing.
+  bool fixed_shapes = false;
 
   Type combined() const { return combine_dtype.value_or(is_fp8(dtype) ? Type::bf16 : dtype); }
   bool by_expert() const { return layout == Layout::expert_major; }

@@ -157,6 +157,10 @@ class Runtime {
     raise_if_stopped(before);
   }
 
+  // Throws what stopped a kernel on this PE's GPU since the last call, if anything did. Waits for
+  // nothing.
+  void check_kernels();
+
   // Waits until there is news that nobody has taken: the first PE that is lost, or that a PE aborts
   // the job. Kind none after `timeout_s` seconds, and at the end of a runtime (finalized()). For
   // whoever must end a program that is not inside a railshmem call.
