@@ -15,6 +15,7 @@
 #define RSH_DEVICE_CALL inline
 #define RSH_UNROLL
 #define RSH_KERNEL extern "C" __attribute__((visibility("default"))) void
+#define RSH_WARP_KERNEL RSH_KERNEL
 
 namespace railshmem::arch {
 

@@ -41,15 +41,15 @@ RSH_KERNEL rsh_bench_get(const DeviceContext* ctx, void* dest, const void* sourc
 }
 
 // One thread stores words of 8 bytes; each is complete before the next.
-RSH_KERNEL rsh_bench_p(const DeviceContext* ctx, uint64_t* dest, int32_t pe, uint32_t count) {
+RSH_WARP_KERNEL rsh_bench_p(const DeviceContext* ctx, uint64_t* dest, int32_t pe, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     put_immediate(ctx, dest, uint64_t{i}, pe);
     quiet(ctx);
   }
 }
 
-RSH_KERNEL rsh_bench_atomic(const DeviceContext* ctx, uint64_t* word, int32_t pe, uint32_t count,
-                            uint64_t* result) {
+RSH_WARP_KERNEL rsh_bench_atomic(const DeviceContext* ctx, uint64_t* word, int32_t pe,
+                                 uint32_t count, uint64_t* result) {
   uint64_t seen = 0;
   for (uint32_t i = 0; i < count; ++i)
     atomic_fetch(ctx, AtomicOp::add, word, uint64_t{1}, uint64_t{0}, pe, &seen);
@@ -58,9 +58,9 @@ RSH_KERNEL rsh_bench_atomic(const DeviceContext* ctx, uint64_t* word, int32_t pe
 
 // There and back between two PEs: whoever is `first` begins. `bytes` of data go with each signal;
 // the signal counts up from `start`.
-RSH_KERNEL rsh_bench_ping(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
-                          uint64_t* signal, uint64_t start, int32_t pe, uint32_t count,
-                          uint32_t first) {
+RSH_WARP_KERNEL rsh_bench_ping(const DeviceContext* ctx, void* dest, const void* source,
+                               uint64_t bytes, uint64_t* signal, uint64_t start, int32_t pe,
+                               uint32_t count, uint32_t first) {
   for (uint32_t i = 1; i <= count; ++i) {
     if (first != 0)
       put_signal<Scope::warp>(ctx, dest, source, bytes, set_signal(signal, start + i), pe);
@@ -71,7 +71,7 @@ RSH_KERNEL rsh_bench_ping(const DeviceContext* ctx, void* dest, const void* sour
 }
 
 // Collective.
-RSH_KERNEL rsh_bench_barrier(const DeviceContext* ctx, uint32_t count) {
+RSH_WARP_KERNEL rsh_bench_barrier(const DeviceContext* ctx, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i)
     if (!barrier_all(ctx)) return;
 }
@@ -102,8 +102,8 @@ RSH_KERNEL rsh_bench_post_fenced(const DeviceContext* ctx, char* dest, char* sou
 }
 
 // One thread: a word to a peer behind a NIC and until it is complete, `count` times.
-RSH_KERNEL rsh_bench_post_quiet(const DeviceContext* ctx, uint64_t* dest, int32_t pe,
-                                uint32_t count) {
+RSH_WARP_KERNEL rsh_bench_post_quiet(const DeviceContext* ctx, uint64_t* dest, int32_t pe,
+                                     uint32_t count) {
   for (uint32_t i = 0; i < count; ++i)
     if (!put_immediate<Transport::proxy>(ctx, dest, uint64_t{i}, pe) || !quiet(ctx)) return;
 }
@@ -128,7 +128,7 @@ RSH_KERNEL rsh_bench_alltoall(const DeviceContext* ctx, char* dest, const char* 
 }
 
 // Fills a stream for so long: what follows has been launched when it starts.
-RSH_KERNEL rsh_bench_delay(uint64_t ns) {
+RSH_WARP_KERNEL rsh_bench_delay(uint64_t ns) {
   const uint64_t start = arch::clock_ns();
   while (arch::clock_ns() - start < ns) {
   }

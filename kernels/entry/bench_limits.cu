@@ -46,22 +46,23 @@ RSH_KERNEL rsh_limit_copy(void* dest, const void* source, uint64_t bytes, uint32
 }
 
 // A word and a fence.
-RSH_KERNEL rsh_limit_p(uint64_t* dest, uint32_t count) {
+RSH_WARP_KERNEL rsh_limit_p(uint64_t* dest, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     arch::store_relaxed(dest, uint64_t{i});
     arch::fence_system();
   }
 }
 
-RSH_KERNEL rsh_limit_atomic(uint64_t* word, uint32_t count, uint64_t* result) {
+RSH_WARP_KERNEL rsh_limit_atomic(uint64_t* word, uint32_t count, uint64_t* result) {
   uint64_t seen = 0;
   for (uint32_t i = 0; i < count; ++i) seen = arch::fetch_add(word, uint64_t{1});
   *result = seen;
 }
 
 // One warp: data, then a flag by a release store; the other end waits with acquire loads.
-RSH_KERNEL rsh_limit_ping(uint64_t* far_data, uint64_t words, uint64_t* far_flag,
-                          const uint64_t* my_flag, uint64_t start, uint32_t count, uint32_t first) {
+RSH_WARP_KERNEL rsh_limit_ping(uint64_t* far_data, uint64_t words, uint64_t* far_flag,
+                               const uint64_t* my_flag, uint64_t start, uint32_t count,
+                               uint32_t first) {
   const uint32_t lane = arch::rank<Scope::warp>();
   for (uint32_t i = 1; i <= count; ++i) {
     for (uint32_t half = 0; half < 2; ++half) {
@@ -104,7 +105,7 @@ RSH_KERNEL rsh_limit_ring(uint64_t* ring, uint32_t shift, const uint64_t* head, 
 }
 
 // One thread writes 16 bytes to host memory and waits for the CPU's answer, `count` times.
-RSH_KERNEL rsh_limit_host_trip(uint64_t* out, const uint64_t* answer, uint32_t count) {
+RSH_WARP_KERNEL rsh_limit_host_trip(uint64_t* out, const uint64_t* answer, uint32_t count) {
   for (uint64_t i = 1; i <= count; ++i) {
     arch::store_pair(out, i, i);
     uint64_t looks = 0;
