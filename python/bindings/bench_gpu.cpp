@@ -85,6 +85,7 @@ class SinkRing {
     device::Ring ring;
     alignas(64) uint64_t tail;
     alignas(64) uint64_t head_seen;
+    uint32_t sleeps;  // 0 for ever: the reader never does
   };
   // Of the reading thread, in host memory; behind it the progress of each lane, and the slots.
   struct Consumer {
@@ -128,6 +129,8 @@ class SinkRing {
     first.ring.shift = shift_;
     first.ring.tail = reinterpret_cast<uint64_t*>(tail());
     first.ring.head_seen = reinterpret_cast<uint64_t*>(head_seen());
+    first.ring.sleep_word =
+        reinterpret_cast<uint32_t*>(own_.address() + offsetof(Producers, sleeps));
     first.ring.head = &consumer()->head;
     first.ring.dead = &consumer()->dead;
     first.ring.full_waits = &consumer()->full_waits;
