@@ -226,8 +226,9 @@ def collectives(sizes: tuple[int, ...], rounds: int, json_target: str | None) ->
 
 @bench.command()
 @_with_sizes("a row", (64 * KIB, MIB, 4 * MIB), step=16)
+@click.option("--device", default="cuda", show_default=True, type=click.Choice(("cuda",)))
 @_with_options(rounds=30)
-def alltoall(sizes: tuple[int, ...], rounds: int, json_target: str | None) -> None:
+def alltoall(device: str, sizes: tuple[int, ...], rounds: int, json_target: str | None) -> None:
     """A kernel on every PE's GPU sends a row to every PE (on CPUs: see collectives)."""
     from railshmem.bench.gpu import alltoall as kind
 
