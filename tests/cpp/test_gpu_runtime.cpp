@@ -29,7 +29,7 @@ Environment on_gpus(Environment environment) {
 // Runs it on GPUs: 2 cards, so that 4 PEs share them.
 template <class Body>
 void run_on_gpus(int n_pes, const Environment& environment, const Body& body) {
-  standin();
+  set_standin({});
   run_pes(n_pes, on_gpus(environment), body, standin_kernels);
 }
 
@@ -65,7 +65,7 @@ std::vector<uint64_t> given(int pe, std::size_t count, uint64_t round) {
 
 std::vector<Shape> shapes() {
   const std::vector<Shape> all = all_shapes();
-  return {all[0], all[1], all[4]};
+  return {all[0]};
 }
 
 }  // namespace
@@ -173,16 +173,21 @@ TEST_CASE("gpu job: a kernel puts and rings, and PEs hear it") {
     auto* signal = symmetric<uint64_t>(runtime, 1);
     auto* finished = symmetric<uint32_t>(runtime, 1);
     write(runtime, source, given(me, 4000, 1));
+    // PEs of one process share each card's default stream, where one's barrier would delay
+    // another's.
+    const gpu::OwnedStream stream(gpu.site(), true, false);
     gpu::Launch how;
     how.blocks = 4;
     how.threads = 256;
+    how.stream = stream.get();
     gpu.launch(gpu.kernel("core", "rsh_put_signal"), how, gpu.context(), static_cast<void*>(inbox),
                static_cast<const void*>(source), uint64_t{32'000}, signal, uint64_t{9},
                static_cast<uint32_t>(AtomicOp::set), int32_t{(me + 1) % 4}, finished);
     signal_wait_until(runtime, signal, Compare::equal, uint64_t{9});
     expect("inbox", seen(runtime, inbox, 4000), given((me + 3) % 4, 4000, 1));
-    gpu.launch(gpu.kernel("core", "rsh_barrier_all"), gpu::Launch{}, gpu.context());
-    gpu.driver().synchronize(nullptr);
+    how.blocks = 1;
+    gpu.launch(gpu.kernel("core", "rsh_barrier_all"), how, gpu.context());
+    gpu.driver().synchronize(stream.get());
     runtime.barrier_all();
   }));
 }
@@ -195,7 +200,7 @@ TEST_CASE("gpu job: PEs share the cards, and are told which one they have") {
 }
 
 TEST_CASE("gpu job: one PE that gets no memory is an error on all, with sizes") {
-  standin({{"DEVICES", "1"}, {"MEMORY", "40M"}});
+  set_standin({{"DEVICES", "1"}, {"MEMORY", "40M"}});
   const std::string error =
       error_of([] { run_pes(3, on_gpus({}), [](Runtime&) { FAIL("made"); }, standin_kernels); });
   CHECK(contains(error, "no memory for a heap of "));
@@ -203,7 +208,7 @@ TEST_CASE("gpu job: one PE that gets no memory is an error on all, with sizes") 
 }
 
 TEST_CASE("gpu job: no GPU, or none asked for: CPUs, with the reason") {
-  standin({{"DEVICES", "0"}});
+  set_standin({{"DEVICES", "0"}});
   Environment environment = on_gpus({});
   CHECK(contains(error_of([&] { run_pes(2, environment, [](Runtime&) { FAIL("made"); }); }),
                  "RAILSHMEM_DEVICE=cuda: PE 0 has no cuda GPU: cuInit: error 100"));
