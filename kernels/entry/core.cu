@@ -1,12 +1,9 @@
 // What the host launches on a stream: puts, gets, signals, waits, atomics, order and fills, each a
 // thin form of the primitive with its name.
 //
-// Compiled with RAILSHMEM_ABI, the layout that the launching side has: it cannot launch a kernel
-// that takes DeviceContext for something else. Where a call was stopped the kernel ends; the stop
-// record says why. Words come as their bits, enumerations as their numbers.
+// Where a call was stopped the kernel ends; the stop record says why. Words come as their bits,
+// enumerations as their numbers.
 #include "kernels/shmem/order.hpp"
-
-static_assert(railshmem::device::kAbi == RAILSHMEM_ABI, "kernels and library: not of one release");
 
 namespace railshmem::device {
 namespace {

@@ -5,10 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/cpp/thread_pes.hpp"
-
-#define RAILSHMEM_ABI railshmem::device::kAbi
 #include "kernels/entry/core.cu"
+#include "tests/cpp/thread_pes.hpp"
 
 using namespace railshmem;
 using namespace railshmem::testing;
