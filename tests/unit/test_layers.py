@@ -37,6 +37,8 @@ LAYERS["python/bindings"] = {"kernels", "shmem", "ep", "io"}
 LAYERS["python/railshmem/bench"] = set()
 # Programs as users write them: public headers, by their angled names.
 LAYERS["examples"] = set()
+# Stands for a driver: it knows the driver's types, and what is launched on a GPU.
+LAYERS["tests/gpu"] = {"kernels", "shmem/base", "shmem/gpu"}
 LAYERS["tests/cpp"] = {"kernels", "shmem", "ep", "io"}
 LAYERS["tests/stress"] = {"kernels", "shmem", "tests/cpp"}
 
