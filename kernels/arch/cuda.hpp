@@ -261,6 +261,20 @@ RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
       "l"(first), "l"(second)
       : "memory");
 }
+// The last of several, whose reader may sleep: nobody can be woken from here.
+RSH_DEVICE void store_last_pair(uint64_t* at, uint64_t first, uint64_t second) {
+  store_pair(at, first, second);
+}
+
+// claim_add of 1, with one atomic for those threads of a warp that come at the same time.
+RSH_DEVICE uint64_t claim_together(uint64_t* counter) {
+  const uint32_t same = __match_any_sync(__activemask(), reinterpret_cast<uint64_t>(counter));
+  const uint32_t before = same & ((1u << (threadIdx.x & 31)) - 1);
+  uint64_t first = 0;
+  if (before == 0) first = claim_add(counter, static_cast<uint64_t>(__popc(same)));
+  first = __shfl_sync(same, first, __ffs(same) - 1);
+  return first + static_cast<uint64_t>(__popc(before));
+}
 
 // ---- copies ------------------------------------------------------------------------------------
 

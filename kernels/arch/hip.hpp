@@ -160,6 +160,21 @@ RSH_DEVICE void fence_payload() {
   fence_system();
 }
 
+// Two words of 8 bytes: whoever acquires the first sees the second.
+RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
+  store_relaxed(at + 1, second);
+  store_release(at, first);
+}
+// The last of several, whose reader may sleep: nobody can be woken from here.
+RSH_DEVICE void store_last_pair(uint64_t* at, uint64_t first, uint64_t second) {
+  store_pair(at, first, second);
+}
+
+// claim_add of 1. The compiler takes places for a whole wave with one atomic by itself.
+RSH_DEVICE uint64_t claim_together(uint64_t* counter) {
+  return claim_add(counter, uint64_t{1});
+}
+
 // ---- copies ------------------------------------------------------------------------------------
 
 using Vec16 = uint32_t __attribute__((ext_vector_type(4)));

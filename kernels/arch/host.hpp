@@ -131,8 +131,23 @@ template <class T>
 RSH_DEVICE T claim_swap(T* at, T expected, T value) {
   return compare_swap(at, expected, value);
 }
+// claim_add of 1, for threads that come at the same time.
+RSH_DEVICE uint64_t claim_together(uint64_t* counter) {
+  return claim_add(counter, uint64_t{1});
+}
 // Before a command that announces data which kernels wrote. Here the command's own release does it.
 RSH_DEVICE void fence_payload() {}
+// Two words of 8 bytes, of several pairs of which store_last_pair is the last.
+RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
+  store_relaxed(at + 1, second);
+  store_relaxed(at, first);
+}
+// Publishes all pairs to whoever acquires its first word. Ordered with a look at the sleep word of
+// the reader that may have to be woken.
+RSH_DEVICE void store_last_pair(uint64_t* at, uint64_t first, uint64_t second) {
+  store_relaxed(at + 1, second);
+  store_ordered(at, first);
+}
 // Everything this thread wrote or saw is visible to whoever sees what it writes next.
 RSH_DEVICE void fence_system() {
 #if defined(__SANITIZE_THREAD__)

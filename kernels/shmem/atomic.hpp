@@ -93,7 +93,9 @@ RSH_DEVICE bool post_fetch(const DeviceContext* ctx, AtomicOp op, const T* word,
   if (!take_slot(ctx, slot)) return false;
   Command c = detail::atomic_command(ctx, op, word, operand, compare, pe, lane);
   c.signal = uint64_t{*slot} + 1;
-  return post(ctx, c);
+  if (post(ctx, c)) return true;
+  return_slot(ctx, *slot);
+  return false;
 }
 
 // With the old value in `*result`; returns when it is there.

@@ -60,25 +60,21 @@ RSH_DEVICE void write_command(CommandSlot* slot, uint32_t lap, const Command& c)
   const uint32_t head = static_cast<uint32_t>(c.op) | static_cast<uint32_t>(c.atomic_op) << 8 |
                         static_cast<uint32_t>(c.lane) << 16;
   uint64_t* w = slot->words;
-  arch::store_relaxed(w + 1, c.target);
-  arch::store_relaxed(w + 2, tagged(lap, static_cast<uint32_t>(c.pe)));
-  arch::store_relaxed(w + 3, c.source);
-  arch::store_relaxed(w + 4, tagged(lap, static_cast<uint32_t>(c.bytes)));
-  arch::store_relaxed(w + 5, c.signal);
-  arch::store_relaxed(w + 6, tagged(lap, static_cast<uint32_t>(c.bytes >> 32)));
-  arch::store_relaxed(w + 7, c.value);
-  // Last, and ordered before the writer's look at the sleep word; pairs with the reader's acquire.
-  arch::store_ordered(w, tagged(lap, head));
+  arch::store_pair(w + 2, tagged(lap, static_cast<uint32_t>(c.pe)), c.source);
+  arch::store_pair(w + 4, tagged(lap, static_cast<uint32_t>(c.bytes)), c.signal);
+  arch::store_pair(w + 6, tagged(lap, static_cast<uint32_t>(c.bytes >> 32)), c.value);
+  arch::store_last_pair(w, tagged(lap, head), c.target);
 }
 
 // False while the slot does not yet hold the whole command of this lap.
 RSH_DEVICE bool read_command(const CommandSlot* slot, uint32_t lap, Command* c) {
   const uint64_t* w = slot->words;
-  const uint64_t first = arch::load_acquire(w);  // pairs with the writer's last store
+  // A GPU's quarters come in any order, each as a whole: so each is acquired for itself.
+  const uint64_t first = arch::load_acquire(w);
   if (static_cast<uint32_t>(first) != lap) return false;
-  const uint64_t second = arch::load_relaxed(w + 2);
-  const uint64_t third = arch::load_relaxed(w + 4);
-  const uint64_t fourth = arch::load_relaxed(w + 6);
+  const uint64_t second = arch::load_acquire(w + 2);
+  const uint64_t third = arch::load_acquire(w + 4);
+  const uint64_t fourth = arch::load_acquire(w + 6);
   if (static_cast<uint32_t>(second) != lap || static_cast<uint32_t>(third) != lap ||
       static_cast<uint32_t>(fourth) != lap)
     return false;

@@ -64,41 +64,53 @@ struct Report {
   uint64_t bytes;  // of the operation that failed
 };
 
-// One per PE, in host memory: every wait looks at `stop`.
+// Why waits ended, in host memory: `stop` is read by the host.
 struct StopRecord {
   uint32_t stop;
   Report report;
 };
 
-// A ring of commands with many producers (kernels) and one consumer (a progress thread).
+// Kernels hand commands to a progress thread of the host: the producers and the consumer. No word
+// is changed by read-modify-write from one side and written from the other, because a GPU's atomics
+// on host memory are not atomic towards the CPU. Where the producers run on a GPU, what they write
+// lies in its memory and what the consumer reads or writes in pinned host memory.
+
+// A ring of commands with many producers and one consumer.
 struct Ring {
-  CommandSlot* slots;
+  CommandSlot* slots;    // host memory
   uint32_t shift;        // log2 of the number of slots
   uint64_t* tail;        // claimed by producers
   uint64_t* head_seen;   // the producers' last look at head
-  const uint64_t* head;  // consumed, written by the consumer
-  uint32_t* dead;        // a claimed slot will never be filled
-  uint64_t* full_waits;  // posts that found the ring full
-  uint32_t* sleep_word;  // the consumer sleeps on it
+  const uint64_t* head;  // consumed, written by the consumer; host memory
+  uint32_t* dead;        // a claimed slot will never be filled; host memory
+  uint64_t* full_waits;  // posts that found the ring full; counted by producers in host memory
+  uint32_t* sleep_word;  // the consumer sleeps on it, where its producers can wake it
 };
 
-// One ordered channel to a peer. `posted` is written by producers, `completed` by the consumer;
-// both count commands, `completed` the finished prefix.
+// One ordered channel to a peer, the producers' side.
 struct Lane {
-  alignas(64) uint64_t posted;
-  alignas(64) uint64_t completed;
+  alignas(64) uint64_t posted;  // commands
+  uint64_t completed_seen;      // the producers' last look at LaneProgress::completed
   uint32_t ring;
-  int32_t rail;
   uint32_t connected;  // 0: an empty slot; the peer needs no lane
 };
 
-// Where one get or fetching atomic reports back to the thread that waits for it.
-// `failed`: there is no result; the stop word says why.
-// `abandoned`: the waiter gave up; the operation, which may still end, frees the slot.
-enum class SlotState : uint64_t { free, taken, done, failed, abandoned };
+// The consumer's side; host memory.
+struct LaneProgress {
+  alignas(64) uint64_t completed;  // commands finished without a gap
+  int32_t rail;                    // that carries the lane now
+};
+
+// Where one get or fetching atomic reports back to the thread that waits for it: the slot is
+// claimed by one word of the producers, its result is two words of the consumer, in host memory.
+//
+// A claim is (uses << 2 | state), where `uses` operations were begun and are over for the
+// producers. `abandoned`: the waiter of the last of them gave up before its result came, and it may
+// still come: until then nobody gets the slot.
+enum class SlotState : uint64_t { free, taken, abandoned };
 struct alignas(16) ResultSlot {
   uint64_t value;
-  uint64_t state;
+  uint64_t ended;  // operations that ended << 1 | the last one failed: the stop word says why
 };
 
 // What one PE tells another when a team meets: written by one peer only, with growing sequence
@@ -147,19 +159,25 @@ struct DeviceContext {
   uint32_t n_lanes;      // lanes per peer of the default context: the first ones
   uint32_t lane_stride;  // all lanes per peer: further contexts have one each
   Lane* lanes;           // [n_pes * lane_stride]; null when every peer is P2P
+  const LaneProgress* progress;  // beside it
   Ring* rings;
-  ResultSlot* result_slots;  // [n_result_slots]
+  uint64_t* result_claims;         // [n_result_slots]
+  const ResultSlot* result_slots;  // beside it
   uint32_t n_result_slots;
   uint64_t* result_hint;  // where to look for a free slot first
   const Team* world;      // all PEs
-  StopRecord* stop;
+  // The host has one word for all three. A GPU has its own claim and its own report, and hears from
+  // the CPU by the PE's stop word.
+  uint32_t* stop_claim;      // not 0: stopped; the first to change it writes the report
+  StopRecord* stop;          // the report of that one
+  const uint32_t* job_stop;  // the PE's stop word
   uint64_t timeout_ns;
   uint32_t spins;      // before a wait yields its core
   const Trace* trace;  // null: no timeline is written
 };
 
 // Changes with the layout of everything above: a kernel compiled against another layout is refused.
-constexpr uint64_t kAbi = 0x5253484d00020000ull + sizeof(DeviceContext) + sizeof(Lane) * 4096 +
+constexpr uint64_t kAbi = 0x5253484d00030000ull + sizeof(DeviceContext) + sizeof(Lane) * 4096 +
                           sizeof(Team) * (uint64_t{1} << 24);
 
 RSH_DEVICE uint64_t offset_of(const DeviceContext* ctx, const void* symmetric) {
@@ -167,6 +185,9 @@ RSH_DEVICE uint64_t offset_of(const DeviceContext* ctx, const void* symmetric) {
 }
 RSH_DEVICE Lane& lane_of(const DeviceContext* ctx, int pe, uint32_t lane) {
   return ctx->lanes[static_cast<uint64_t>(pe) * ctx->lane_stride + lane];
+}
+RSH_DEVICE const LaneProgress& progress_of(const DeviceContext* ctx, int pe, uint32_t lane) {
+  return ctx->progress[static_cast<uint64_t>(pe) * ctx->lane_stride + lane];
 }
 template <class T>
 RSH_DEVICE T* at_offset(const DeviceContext* ctx, uint64_t offset) {

@@ -25,11 +25,8 @@ RSH_DEVICE bool fence(const DeviceContext* ctx, Lanes lanes) {
   if (ctx->lanes == nullptr) return true;
   for (int pe = 0; pe < ctx->n_pes; ++pe)
     for (uint32_t index = lanes.first; index < lanes.first + lanes.count; ++index) {
-      const Lane& lane = lane_of(ctx, pe, index);
       // A lane with nothing in flight has nothing to order.
-      if (lane.connected == 0 ||
-          arch::load_acquire(&lane.completed) >= arch::load_acquire(&lane.posted))
-        continue;
+      if (lane_of(ctx, pe, index).connected == 0 || is_idle(ctx, pe, index)) continue;
       // What follows to a mapped peer is a store, which no command can hold back: only atomics are
       // in flight to it, and they are waited for.
       if (ctx->transport[pe] == Transport::p2p) {
@@ -48,24 +45,32 @@ RSH_DEVICE bool fence(const DeviceContext* ctx) {
   return fence(ctx, default_lanes(ctx));
 }
 
-// Everything this PE posted to `pe` before the call is complete: visible there, sources free.
-RSH_DEVICE bool quiet(const DeviceContext* ctx, int pe, Lanes lanes) {
+namespace detail {
+
+// Waits for what was posted to PEs from `first` on, below `end`.
+RSH_DEVICE bool quiet_range(const DeviceContext* ctx, int first, int end, Lanes lanes) {
   arch::fence_system();
   if (ctx->lanes == nullptr) return true;
-  for (uint32_t index = lanes.first; index < lanes.first + lanes.count; ++index)
-    if (lane_of(ctx, pe, index).connected != 0 && !quiet_lane(ctx, pe, index)) return false;
-  return true;
+  for (int pe = first; pe < end; ++pe)
+    for (uint32_t index = lanes.first; index < lanes.first + lanes.count; ++index)
+      if (lane_of(ctx, pe, index).connected != 0 &&
+          !wait_ended(ctx, pe, index, posted(ctx, pe, index)))
+        return false;
+  return !network_failed(ctx);
+}
+
+}  // namespace detail
+
+// Everything this PE posted to `pe` before the call is complete: visible there, sources free.
+RSH_DEVICE bool quiet(const DeviceContext* ctx, int pe, Lanes lanes) {
+  return detail::quiet_range(ctx, pe, pe + 1, lanes);
 }
 RSH_DEVICE bool quiet(const DeviceContext* ctx, int pe) {
   return quiet(ctx, pe, default_lanes(ctx));
 }
 
 RSH_DEVICE bool quiet(const DeviceContext* ctx, Lanes lanes) {
-  arch::fence_system();
-  if (ctx->lanes == nullptr) return true;
-  for (int pe = 0; pe < ctx->n_pes; ++pe)
-    if (!quiet(ctx, pe, lanes)) return false;
-  return true;
+  return detail::quiet_range(ctx, 0, ctx->n_pes, lanes);
 }
 RSH_DEVICE bool quiet(const DeviceContext* ctx) {
   return quiet(ctx, default_lanes(ctx));

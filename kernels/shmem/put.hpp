@@ -43,6 +43,8 @@ RSH_DEVICE bool ring_mapped(const DeviceContext* ctx, const Signal& signal, int 
     arch::store_release(in_peer(ctx, signal.word, pe), signal.value);
     return true;
   }
+  // Where atomics are posted, another engine adds: the data copied before must be visible first.
+  if (ctx->atomics_posted) arch::fence_payload();
   return atomic_update<uint64_t>(ctx, signal.op, signal.word, signal.value, pe, lane);
 }
 
@@ -78,7 +80,7 @@ RSH_DEVICE bool put_signal(const DeviceContext* ctx, void* dest, const void* sou
   } else {
     arch::sync<S>();  // the scope's threads may have written the source
     if (!arch::leader<S>()) return true;
-    arch::fence_system();  // the NIC must see the source before it sees the command
+    arch::fence_payload();  // the NIC must see the source before it sees the command
     return post(ctx,
                 detail::put_command(ctx, CommandOp::put, dest, reinterpret_cast<uint64_t>(source),
                                     bytes, signal, pe, lane));
@@ -164,6 +166,16 @@ RSH_DEVICE Command get_command(const DeviceContext* ctx, void* dest, const void*
   return c;
 }
 
+RSH_DEVICE bool get_by_command(const DeviceContext* ctx, Command c) {
+  uint32_t slot;
+  if (!take_slot(ctx, &slot)) return false;
+  c.signal = uint64_t{slot} + 1;
+  arch::fence_payload();  // what kernels wrote to the destination must not come after the data
+  if (post(ctx, c)) return collect_slot(ctx, slot, c.pe, nullptr);
+  return_slot(ctx, slot);
+  return false;
+}
+
 }  // namespace detail
 
 // Copies `bytes` from the symmetric address `source` in `pe` to local memory (for PROXY: registered
@@ -175,12 +187,10 @@ RSH_DEVICE bool get(const DeviceContext* ctx, void* dest, const void* source, ui
   bool ok = true;
   if constexpr (T == Transport::p2p) {
     arch::copy<S>(dest, in_peer(ctx, static_cast<const char*>(source), pe), bytes);
-  } else if (arch::leader<S>() && bytes > 0) {
-    uint32_t slot = 0;
-    Command c = detail::get_command(ctx, dest, source, bytes, pe, lane);
-    ok = take_slot(ctx, &slot);
-    c.signal = uint64_t{slot} + 1;
-    ok = ok && post(ctx, c) && collect_slot(ctx, slot, pe, nullptr);
+  } else {
+    arch::sync<S>();  // the scope's threads may have written the destination
+    if (arch::leader<S>() && bytes > 0)
+      ok = detail::get_by_command(ctx, detail::get_command(ctx, dest, source, bytes, pe, lane));
   }
   arch::sync<S>();
   return ok;
@@ -202,6 +212,7 @@ RSH_DEVICE bool get_nbi(const DeviceContext* ctx, void* dest, const void* source
     return get<Transport::p2p, S>(ctx, dest, source, bytes, pe, lane);
   arch::sync<S>();
   if (!arch::leader<S>()) return true;
+  arch::fence_payload();  // as for a get that waits
   return post(ctx, detail::get_command(ctx, dest, source, bytes, pe, lane));
 }
 

@@ -7,20 +7,27 @@
 namespace railshmem::device {
 
 // Sets the reason once; the first one wins, because it is the cause and the rest are consequences.
-RSH_DEVICE void stop_with(StopRecord* record, Stop reason, const Report& report) {
+// A claim of its own keeps what it was given until the host clears it.
+RSH_DEVICE void stop_with(const DeviceContext* ctx, Stop reason, const Report& report) {
   const auto none = static_cast<uint32_t>(Stop::none);
-  if (arch::compare_swap(&record->stop, none, static_cast<uint32_t>(Stop::writing)) != none) return;
-  record->report = report;
-  arch::store_release(&record->stop, static_cast<uint32_t>(reason));  // publishes the report
+  if (arch::claim_swap(ctx->stop_claim, none, static_cast<uint32_t>(Stop::writing)) != none) return;
+  ctx->stop->report = report;
+  arch::store_release(&ctx->stop->stop, static_cast<uint32_t>(reason));  // publishes the report
 }
 
+// Relaxed: only the host reads the report.
 RSH_DEVICE bool stopped(const DeviceContext* ctx) {
-  return arch::load_acquire(&ctx->stop->stop) != static_cast<uint32_t>(Stop::none);
+  return arch::load_relaxed(ctx->stop_claim) != static_cast<uint32_t>(Stop::none);
+}
+
+// Dear on a GPU: the word is the host's.
+RSH_DEVICE Stop job_stop(const DeviceContext* ctx) {
+  return static_cast<Stop>(arch::load_acquire(ctx->job_stop));
 }
 
 // Counts of what is complete include what has failed; the failure is published before the count.
 RSH_DEVICE bool network_failed(const DeviceContext* ctx) {
-  const auto stop = static_cast<Stop>(arch::load_acquire(&ctx->stop->stop));
+  const Stop stop = job_stop(ctx);
   return stop >= Stop::network && stop <= Stop::atomics_down;
 }
 
@@ -53,6 +60,7 @@ class Waiter {
     if (stopped(ctx_)) return false;
     backoff_.step();
     if (!backoff_.long_look()) return true;
+    if (job_stop(ctx_) != Stop::none) return false;
     const uint64_t now = arch::clock_ns();
     if (started_ns_ == 0) started_ns_ = now;
     const uint64_t waited = now - started_ns_;
@@ -63,7 +71,7 @@ class Waiter {
 
  private:
   RSH_DEVICE bool give_up(Stop reason, uint64_t seen, uint64_t waited) {
-    stop_with(ctx_->stop, reason, {what_, peer_, rail_, 0, 0, word_, expected_, seen, waited, 0});
+    stop_with(ctx_, reason, {what_, peer_, rail_, 0, 0, word_, expected_, seen, waited, 0});
     return false;
   }
 

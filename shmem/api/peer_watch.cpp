@@ -27,7 +27,7 @@ FileDescriptor open_process(int pid) {
 }  // namespace
 
 void PeerWatch::start(const std::vector<std::pair<int, SegmentHandle>>& peers, Bootstrap& bootstrap,
-                      device::StopRecord* record) {
+                      const device::DeviceContext& context) {
   for (const auto& [pe, handle] : peers) {
     if (handle.pid == ::getpid()) continue;
     FileDescriptor process = open_process(handle.pid);
@@ -43,17 +43,17 @@ void PeerWatch::start(const std::vector<std::pair<int, SegmentHandle>>& peers, B
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this, &bootstrap, record] { run(bootstrap, record); });
+  thread_ = std::thread([this, &bootstrap, &context] { run(bootstrap, context); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void PeerWatch::run(Bootstrap& bootstrap, device::StopRecord* record) {
+void PeerWatch::run(Bootstrap& bootstrap, const device::DeviceContext& context) {
   pthread_setname_np(pthread_self(), "rsh-watch");
   auto known = JobNews::Kind::none;
   const auto hear = [&](JobNews news) {  // the first loss, and then at most that the job is aborted
     if (news.kind <= known) return;
     known = news.kind;
-    tell(record, std::move(news));
+    tell(context, std::move(news));
   };
   while (known != JobNews::Kind::aborted) {
     // Negative descriptors are passed over.
@@ -69,10 +69,10 @@ void PeerWatch::run(Bootstrap& bootstrap, device::StopRecord* record) {
   }
 }
 
-void PeerWatch::tell(device::StopRecord* record, JobNews news) {
+void PeerWatch::tell(const device::DeviceContext& context, JobNews news) {
   const auto reason =
       news.kind == JobNews::Kind::aborted ? device::Stop::aborted : device::Stop::peer_lost;
-  device::stop_with(record, reason,
+  device::stop_with(&context, reason,
                     {device::Waiting::nothing, news.rank, -1, 0, 0, device::kNoWord, 0, 0, 0, 0});
   const std::lock_guard<std::mutex> held(mutex_);
   told_news_.push_back(std::move(news));

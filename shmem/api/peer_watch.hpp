@@ -23,10 +23,10 @@ class PeerWatch {
   ~PeerWatch() { stop(); }
 
   // Watches the owners of these segments (PE, its heap's handle) that are other processes seen from
-  // here, and the bootstrap's news; `record` is stopped with peer_lost when a process ends, and
+  // here, and the bootstrap's news; `context` is stopped with peer_lost when a process ends, and
   // with aborted when a PE aborts the job.
   void start(const std::vector<std::pair<int, SegmentHandle>>& peers, Bootstrap& bootstrap,
-             device::StopRecord* record);
+             const device::DeviceContext& context);
   void stop();
 
   // Takes the first news that nobody has taken; waits up to `timeout_s`, then and after stop() the
@@ -34,8 +34,8 @@ class PeerWatch {
   JobNews wait_for_news(double timeout_s);
 
  private:
-  void run(Bootstrap& bootstrap, device::StopRecord* record);
-  void tell(device::StopRecord* record, JobNews news);
+  void run(Bootstrap& bootstrap, const device::DeviceContext& context);
+  void tell(const device::DeviceContext& context, JobNews news);
 
   std::vector<std::pair<int, FileDescriptor>> peers_;
   FileDescriptor stop_event_;

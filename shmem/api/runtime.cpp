@@ -119,7 +119,7 @@ bool Runtime::loss_reported() const {
 }
 
 void Runtime::abort_waits() {
-  device::stop_with(&parts_->stop, Stop::aborted,
+  device::stop_with(&parts_->context, Stop::aborted,
                     {device::Waiting::nothing, -1, -1, 0, 0, device::kNoWord, 0, 0, 0, 0});
 }
 

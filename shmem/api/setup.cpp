@@ -238,6 +238,8 @@ void Runtime::Parts::fill_context() {
   default_context =
       std::make_unique<Context>(*this, device::default_lanes(&context), teams->world());
   context.stop = &stop;
+  context.stop_claim = &stop.stop;
+  context.job_stop = &stop.stop;
   context.timeout_ns = settings.timeout_ns();
   // Spinning helps only those who have a core each: count the threads that share this host's cores.
   CoreSet cores{};
@@ -318,7 +320,7 @@ void Runtime::Parts::start() {
   for (std::size_t pe = 0; pe < cards.size(); ++pe)
     if (cards[pe].boot_id.str() == cards[static_cast<std::size_t>(context.pe)].boot_id.str())
       peers.emplace_back(static_cast<int>(pe), cards[pe].heap);
-  watch.start(peers, *bootstrap, &stop);
+  watch.start(peers, *bootstrap, context);
 }
 
 Runtime::Parts::~Parts() {

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/shmem/ring.hpp"
+#include "kernels/shmem/atomic.hpp"
 #include "shmem/transport/proxy/lane_state.hpp"
 
 using namespace railshmem;
@@ -19,8 +19,11 @@ struct HandMadeRing {
     ctx.n_pes = 1;
     ctx.n_lanes = 1;
     ctx.lanes = &lane;
+    ctx.progress = &progress;
     ctx.rings = &ring;
     ctx.stop = &stop;
+    ctx.stop_claim = &stop.stop;
+    ctx.job_stop = &stop.stop;
     ctx.timeout_ns = 30'000'000'000ull;
     lane.connected = 1;
   }
@@ -46,6 +49,7 @@ struct HandMadeRing {
   uint64_t full_waits = 0;
   Ring ring = {};
   Lane lane = {};
+  LaneProgress progress = {};
   StopRecord stop = {};
   DeviceContext ctx = {};
 };
@@ -152,7 +156,7 @@ TEST_CASE(
 TEST_CASE("quiet: waits for what was posted before it, not for what is posted meanwhile") {
   HandMadeRing hand(4);
   for (int i = 0; i < 3; ++i) CHECK(post(&hand.ctx, Command()));
-  hand.lane.completed = 3;
+  hand.progress.completed = 3;
   CHECK(quiet_lane(&hand.ctx, 0, 0));
   CHECK(post(&hand.ctx, Command()));
   hand.ctx.timeout_ns = 20'000'000;
@@ -172,11 +176,11 @@ TEST_CASE("quiet: ends beside a thread that never stops posting") {
     while (!over && post(&hand.ctx, Command())) {
       while (hand.take(&c)) continue;
       // The latest is always unfinished.
-      arch::store_release(&hand.lane.completed, arch::load_relaxed(&hand.lane.posted) - 1);
+      arch::store_release(&hand.progress.completed, arch::load_relaxed(&hand.lane.posted) - 1);
     }
   });
   const bool ended = quiet_lane(&hand.ctx, 0, 0);
-  const uint64_t completed = arch::load_acquire(&hand.lane.completed);
+  const uint64_t completed = arch::load_acquire(&hand.progress.completed);
   over = true;
   others.join();
   CHECK(ended);
@@ -189,17 +193,17 @@ TEST_CASE("quiet: counts that pass 2^16 and 2^32 end it when all is done and no 
   for (const uint64_t wrap : {uint64_t{1} << 16, uint64_t{1} << 32}) {
     HandMadeRing hand(4);
     hand.start_at(wrap - 3);
-    hand.lane.posted = hand.lane.completed = wrap - 3;
+    hand.lane.posted = hand.progress.completed = wrap - 3;
     for (int i = 0; i < 6; ++i) REQUIRE(post(&hand.ctx, Command()));
     hand.ctx.timeout_ns = 1'000'000;
     for (const uint64_t done : {wrap - 3, wrap - 1, wrap, wrap + 2}) {
       hand.stop = {};
-      hand.lane.completed = done;
+      hand.progress.completed = done;
       CHECK_FALSE(quiet_lane(&hand.ctx, 0, 0));
       CHECK(hand.stop.report.expected == wrap + 3);
       CHECK(hand.stop.report.seen == done);
     }
-    hand.lane.completed = wrap + 3;
+    hand.progress.completed = wrap + 3;
     CHECK(quiet_lane(&hand.ctx, 0, 0));
   }
 }
@@ -207,7 +211,9 @@ TEST_CASE("quiet: counts that pass 2^16 and 2^32 end it when all is done and no 
 TEST_CASE("results: a slot that its waiter gave up is free again once its operation has ended") {
   HandMadeRing hand(2);
   ResultSlot slots[1] = {};
+  uint64_t claim = 0;
   uint64_t hint = 0;
+  hand.ctx.result_claims = &claim;
   hand.ctx.result_slots = slots;
   hand.ctx.n_result_slots = 1;
   hand.ctx.result_hint = &hint;
@@ -231,6 +237,64 @@ TEST_CASE("results: a slot that its waiter gave up is free again once its operat
     CHECK_FALSE(collect_slot(&hand.ctx, slot, 0, &value));
   }
   CHECK(value == 6);
+}
+
+TEST_CASE("results: a slot whose command could not be posted is free at once") {
+  // Each time a stop came between claim and post a slot was lost.
+  HandMadeRing hand(2);
+  ResultSlot slots[1] = {};
+  uint64_t claim = 0;
+  uint64_t hint = 0;
+  hand.ctx.result_claims = &claim;
+  hand.ctx.result_slots = slots;
+  hand.ctx.n_result_slots = 1;
+  hand.ctx.result_hint = &hint;
+  hand.ctx.atomics_posted = true;
+  uint64_t word = 0;
+  uint32_t slot = 9;
+  hand.ctx.heap = reinterpret_cast<char*>(&word);
+  for (int lap = 0; lap < 3; ++lap) {
+    hand.stop.stop = static_cast<uint32_t>(Stop::interrupted);
+    CHECK_FALSE(post_fetch<uint64_t>(&hand.ctx, AtomicOp::add, &word, 1, 0, 0, &slot, 0));
+    hand.stop.stop = static_cast<uint32_t>(Stop::none);
+  }
+  uint64_t value = 0;
+  REQUIRE(post_fetch<uint64_t>(&hand.ctx, AtomicOp::add, &word, 1, 0, 0, &slot, 0));
+  end_slot(slots, 8, true);
+  CHECK(collect_slot(&hand.ctx, slot, 0, &value));
+  CHECK(value == 8);
+}
+
+TEST_CASE("stop words: producers with words of their own report there and hear from the job") {
+  HandMadeRing hand(4);
+  uint32_t claim = 0;
+  uint32_t job = 0;
+  hand.ctx.stop_claim = &claim;
+  hand.ctx.job_stop = &job;
+  CHECK(post(&hand.ctx, Command()));
+  SUBCASE("their own timeout, whose report the host finds and clears") {
+    hand.ctx.timeout_ns = 20'000'000;
+    CHECK_FALSE(quiet_lane(&hand.ctx, 0, 0));
+    CHECK(hand.stop.stop == static_cast<uint32_t>(Stop::timeout));
+    CHECK(hand.stop.report.waiting == Waiting::quiet);
+    CHECK(job == 0);
+    CHECK_FALSE(post(&hand.ctx, Command()));
+    claim = 0;
+    hand.stop = {};
+    CHECK(post(&hand.ctx, Command()));
+  }
+  SUBCASE("the job's stop ends their waits, and the report stays the job's") {
+    job = static_cast<uint32_t>(Stop::aborted);
+    CHECK_FALSE(quiet_lane(&hand.ctx, 0, 0));
+    CHECK(claim == 0);
+    CHECK(hand.stop.stop == 0);
+  }
+  SUBCASE("what is complete may have failed") {
+    hand.progress.completed = 1;
+    CHECK(quiet_lane(&hand.ctx, 0, 0));
+    job = static_cast<uint32_t>(Stop::network);
+    CHECK_FALSE(quiet_lane(&hand.ctx, 0, 0));
+  }
 }
 
 TEST_CASE("completion window: the prefix moves only when the gap closes") {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -12,8 +13,10 @@ import warnings
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from railshmem import _core
+from railshmem.cli import cli
 from railshmem.errors import GpuError
 from railshmem.kernels import INCLUDE, find_or_compile, kernel_names
 from railshmem.kernels.ahead import ARCHITECTURES
@@ -209,15 +212,22 @@ def compile_with_nvcc(file: Path, to: Path, *more: str) -> None:
 # ---- the examples --------------------------------------------------------------------------------
 
 
+def text_of_example(name: str) -> str:
+    if not name.endswith(".md"):
+        return importlib.import_module(name).KERNEL
+    [text] = re.findall(r"```cuda\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+    return text
+
+
 @needs_nvrtc
-@pytest.mark.parametrize("name", ["cupy_all_gather", "cuda_core_ring"])
+@pytest.mark.parametrize("name", ["cupy_all_gather", "cuda_core_ring", "docs/device.md"])
 def test_the_examples_kernels_compile(name: str) -> None:
-    text = importlib.import_module(name).KERNEL
-    # cupy adds no other header, and neither does cuda.core.
     from cuda.core import Program, ProgramOptions
 
+    # cupy adds no other header, and neither does cuda.core.
     options = ProgramOptions(std="c++17", arch="sm_90", include_path=[str(INCLUDE)])
-    assert bytes(Program(text, "c++", options).compile("cubin").code).startswith(ELF)
+    program = Program(text_of_example(name), "c++", options)
+    assert bytes(program.compile("cubin").code).startswith(ELF)
 
 
 def mpi_headers() -> Path | None:
@@ -236,3 +246,36 @@ def test_the_example_for_nvcc_compiles(tmp_path: Path) -> None:
     flags = [text for folder in include for text in ("-I", str(folder))]
     flags += ["-diag-suppress=1835"]  # gnu::tls_model: the host's compiler knows it, nvcc does not
     compile_with_nvcc(ROOT / "examples" / "gpu" / "ring.cu", tmp_path / "ring.o", *flags)
+
+
+# ---- the command ---------------------------------------------------------------------------------
+
+
+def railshmem(*arguments: str, cache: Path) -> Result:
+    """The command in this process, which has NVRTC loaded already."""
+    return CliRunner(env={"RAILSHMEM_CACHE": str(cache)}).invoke(cli, arguments)
+
+
+@needs_nvrtc
+@needs_clang
+def test_the_command_fills_the_cache(tmp_path: Path) -> None:
+    command = ("compile", "--arch", "sm_90", "--arch", "gfx942", "core")
+    first = railshmem(*command, cache=tmp_path)
+    assert first.exit_code == 0, first.output
+    assert first.output.count("compiled") == 2
+    assert str(tmp_path) in first.output
+    again = railshmem(*command, cache=tmp_path)
+    assert again.output.count("was there") == 2
+    assert [file.suffix for file in sorted(tmp_path.glob("core-*.bin"))] == [".bin"] * 2
+
+
+def test_the_command_names_the_kernels_that_there_are(tmp_path: Path) -> None:
+    refused = railshmem("compile", "--arch", "sm_90", "nonsense", cache=tmp_path)
+    assert refused.exit_code == 1
+    assert "no kernel is called 'nonsense'; there are: core" in refused.output
+
+
+def test_the_command_prints_folders(tmp_path: Path) -> None:
+    assert railshmem("path", "--include", cache=tmp_path).output == f"{INCLUDE}\n"
+    assert railshmem("path", "--cache", cache=tmp_path).output == f"{tmp_path}\n"
+    assert railshmem("path", cache=tmp_path).exit_code == 2

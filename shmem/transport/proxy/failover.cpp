@@ -130,7 +130,7 @@ void Proxy::stop_for(const Channel& channel, const Posted& entry) {
 
 void Proxy::stop_with(Stop reason, const Channel& channel, const Posted& entry, Status status) {
   device::stop_with(
-      parts_.context.stop, reason,
+      &parts_.context, reason,
       {device::Waiting::nothing, channel.peer(), channel.rail(), static_cast<uint32_t>(status),
        static_cast<uint32_t>(entry.op), entry.target, 0, 0, 0, entry.length});
 }

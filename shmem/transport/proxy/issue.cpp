@@ -92,7 +92,7 @@ void Proxy::refuse_dead() {
 // A command that no kernel of ours writes: the ring or a kernel is broken.
 void Proxy::refuse(nic::Status status) {
   device::stop_with(
-      parts_.context.stop, device::Stop::network,
+      &parts_.context, device::Stop::network,
       {device::Waiting::nothing, current_.command.pe, -1, static_cast<uint32_t>(status), 0,
        current_.command.target, 0, 0, 0, current_.command.bytes});
   fail_now();

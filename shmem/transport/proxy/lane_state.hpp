@@ -48,25 +48,28 @@ struct DeferredSignal {
 };
 
 struct LaneState {
-  LaneState(int peer, Channel* data_channel, device::Lane* device_lane, uint32_t window_size)
-      : pe(peer), data(data_channel), shared(device_lane), window(window_size) {}
+  LaneState(int peer, Channel* data_channel, device::LaneProgress* device_side,
+            uint32_t window_size)
+      : pe(peer), data(data_channel), progress(device_side), window(window_size) {
+    carry_on(data);
+  }
 
   void finish(uint64_t sequence) {
     const uint64_t prefix = window.finish(sequence);
     // Release: what completed (results, data read back) is visible to whoever sees the count.
-    __atomic_store_n(&shared->completed, prefix, __ATOMIC_RELEASE);
+    arch::store_release(&progress->completed, prefix);
     if (window.outstanding() == 0) fenced = false;
   }
 
   // From here on over another queue pair.
   void carry_on(Channel* over) {
     data = over;
-    arch::store_relaxed(&shared->rail, static_cast<int32_t>(over->rail()));  // for reports
+    arch::store_relaxed(&progress->rail, static_cast<int32_t>(over->rail()));  // for reports
   }
 
   int pe;
   Channel* data;
-  device::Lane* shared;
+  device::LaneProgress* progress;
   CompletionWindow window;
   uint64_t inflight_bytes = 0;
   // Atomics and deferred signals: their order with the data channel is not the queue pair's.

@@ -27,19 +27,20 @@ Proxy::Proxy(const ProxyParts& parts)
       atomics_(parts.connections, parts.keys, parts.context.heap, parts.context.heap_bytes,
                parts.scratch_offset, parts.native_atomics, *this),
       slots_(parts.settings.ring_commands),
+      claims_(kResultSlots),
       results_(kResultSlots) {
   device::DeviceContext& ctx = parts_.context;
   const uint32_t stride = ctx.lane_stride;
   const std::size_t count = static_cast<std::size_t>(ctx.n_pes) * stride;
-  shared_lanes_ = std::make_unique<device::Lane[]>(count);
+  device_lanes_ = std::vector<device::Lane>(count);
+  progress_ = std::vector<device::LaneProgress>(count);
   for (std::size_t index = 0; index < count; ++index) {
     const int pe = static_cast<int>(index / stride);
     // Contexts share the queue pairs of the default context's lanes.
     const auto queue_pair = static_cast<uint32_t>(index % stride) % parts_.settings.lanes;
-    Channel* data = parts_.connections.data(pe, queue_pair);
-    shared_lanes_[index] = {0, 0, 0, data->rail(), 1};
-    lanes_.push_back(
-        std::make_unique<LaneState>(pe, data, &shared_lanes_[index], parts_.settings.queue_depth));
+    device_lanes_[index].connected = 1;
+    lanes_.push_back(std::make_unique<LaneState>(pe, parts_.connections.data(pe, queue_pair),
+                                                 &progress_[index], parts_.settings.queue_depth));
   }
   for (const auto& channel : parts_.connections.all())
     if (channel) channel->trace = ctx.trace;
@@ -48,7 +49,9 @@ Proxy::Proxy(const ProxyParts& parts)
            &words_.head,       &words_.dead,
            &words_.full_waits, parts_.provider.sleep_word()};
   ctx.rings = &ring_;
-  ctx.lanes = shared_lanes_.get();
+  ctx.lanes = device_lanes_.data();
+  ctx.progress = progress_.data();
+  ctx.result_claims = claims_.data();
   ctx.result_slots = results_.data();
   ctx.n_result_slots = kResultSlots;
   ctx.result_hint = &words_.result_hint;
@@ -152,8 +155,8 @@ Statistics Proxy::statistics() const {
   for (std::size_t index = 0; index < lanes_.size(); ++index) {
     const LaneState& lane = *lanes_[index];
     out.lanes.push_back({lane.pe, static_cast<uint32_t>(index % parts_.context.lane_stride),
-                         arch::load_relaxed(&lane.shared->rail), lane.commands.get(),
-                         lane.bytes.get(), arch::load_relaxed(&lane.shared->completed),
+                         arch::load_relaxed(&lane.progress->rail), lane.commands.get(),
+                         lane.bytes.get(), arch::load_relaxed(&lane.progress->completed),
                          lane.replayed.get()});
   }
   const auto& nics = parts_.provider.nics();

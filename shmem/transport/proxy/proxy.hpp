@@ -122,8 +122,10 @@ class Proxy final : private Atomics::Client {
   const ProxyParts parts_;
   Atomics atomics_;
   std::vector<std::unique_ptr<LaneState>> lanes_;  // [n_pes * lanes]
-  std::unique_ptr<device::Lane[]> shared_lanes_;
+  std::vector<device::Lane> device_lanes_;
+  std::vector<device::LaneProgress> progress_;
   std::vector<device::CommandSlot> slots_;
+  std::vector<uint64_t> claims_;
   std::vector<device::ResultSlot> results_;
   device::Ring ring_ = {};
   // Each word is written by one side only, or by all producers: a cache line each.
