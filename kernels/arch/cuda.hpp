@@ -9,6 +9,7 @@
 #include "kernels/arch/integers.hpp"
 
 #define RSH_DEVICE __device__ __forceinline__
+#define RSH_UNROLL _Pragma("unroll")
 #define RSH_KERNEL extern "C" __global__ void
 
 namespace railshmem::arch {

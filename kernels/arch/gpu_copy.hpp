@@ -68,17 +68,17 @@ RSH_DEVICE void copy_words(char* to, const char* from, uint64_t bytes, uint64_t 
   uint64_t i = me;
   for (; i + (kBatch - 1) * all < words; i += kBatch * all) {
     W v[kBatch];
-#pragma unroll
+    RSH_UNROLL
     for (int k = 0; k < kBatch; ++k) v[k] = load_once(source + i + k * all);
-#pragma unroll
+    RSH_UNROLL
     for (int k = 0; k < kBatch; ++k) store_once(target + i + k * all, v[k]);
   }
   if (i < words) {  // what is left is less than a batch, and still many loads at once
     W v[kBatch];
-#pragma unroll
+    RSH_UNROLL
     for (int k = 0; k < kBatch - 1; ++k)
       if (i + k * all < words) v[k] = load_once(source + i + k * all);
-#pragma unroll
+    RSH_UNROLL
     for (int k = 0; k < kBatch - 1; ++k)
       if (i + k * all < words) store_once(target + i + k * all, v[k]);
   }

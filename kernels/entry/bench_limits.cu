@@ -31,9 +31,9 @@ RSH_KERNEL rsh_limit_copy(void* dest, const void* source, uint64_t bytes, uint32
     uint64_t i = me;
     for (; i + 7 * all < vectors; i += 8 * all) {
       arch::Vec16 v[8];
-#pragma unroll
+      RSH_UNROLL
       for (int k = 0; k < 8; ++k) v[k] = from[i + k * all];
-#pragma unroll
+      RSH_UNROLL
       for (int k = 0; k < 8; ++k) to[i + k * all] = v[k];
     }
     for (; i < vectors; i += all) to[i] = from[i];
@@ -58,8 +58,7 @@ RSH_KERNEL rsh_limit_atomic(uint64_t* word, uint32_t count, uint64_t* result) {
 
 // One warp: data, then a flag by a release store; the other end waits with acquire loads.
 RSH_KERNEL rsh_limit_ping(uint64_t* far_data, uint64_t words, uint64_t* far_flag,
-                          const uint64_t* my_flag, uint64_t start, uint32_t count,
-                          uint32_t first) {
+                          const uint64_t* my_flag, uint64_t start, uint32_t count, uint32_t first) {
   const uint32_t lane = arch::rank<Scope::warp>();
   for (uint32_t i = 1; i <= count; ++i) {
     for (uint32_t half = 0; half < 2; ++half) {

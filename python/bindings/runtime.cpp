@@ -33,8 +33,10 @@ std::string device_of(const Runtime& runtime) {
 std::shared_ptr<Runtime> make_runtime(std::shared_ptr<Bootstrap> bootstrap,
                                       const py::dict& overrides) {
   const Settings settings = read_settings_with(overrides);
+  const bool compiles = settings.kernels.empty();
   const HookScope released;
-  return std::make_shared<Runtime>(std::move(bootstrap), settings, kernel_image);
+  return std::make_shared<Runtime>(std::move(bootstrap), settings,
+                                   compiles ? KernelSource(kernel_image) : nullptr);
 }
 
 py::dict info_of_nic(const NicCard& nic) {
@@ -255,12 +257,7 @@ void release(Runtime& runtime, py::handle object) {
 }
 
 uintptr_t device_context(const Runtime& runtime) {
-  if (runtime.gpu() == nullptr)
-    fail(ErrorKind::argument, "device_context: the job runs on CPUs (", runtime.device_reason(),
-         "): there is no GPU whose kernels could use it");
-  if (runtime.finalized())
-    fail(ErrorKind::argument, "device_context: railshmem was finalized: kernels can do nothing");
-  return reinterpret_cast<uintptr_t>(runtime.gpu()->context());
+  return reinterpret_cast<uintptr_t>(runtime.device_context());
 }
 
 py::array as_bytes(const py::object& memory) {
@@ -305,6 +302,10 @@ void bind_runtime(py::module_& m) {
            "The address of what kernels on this PE's GPU receive (railshmem/device.hpp), valid "
            "until\n"
            "finalize. Raises ArgumentError where the job runs on CPUs.")
+      .def("check_kernels", &Runtime::check_kernels, py::call_guard<HookScope>(),
+           "Raises what has stopped a kernel of this PE's GPU, if anything did; so do quiet, barriers "
+           "and\n"
+           "finalize. Synchronise the kernel's stream first. Does nothing where the job runs on CPUs.")
       .def_property_readonly("my_pe", &Runtime::my_pe)
       .def_property_readonly("n_pes", &Runtime::n_pes)
       .def("info", &info,

@@ -245,6 +245,9 @@ void Context::quiet() {
   const TraceSpan span(parts_.context.trace, Moment::quiet, 0, -1, -1, lanes_.first);
   if (n_fetches_.load(std::memory_order_relaxed) > 0) collect(0);
   if (!device::quiet(&parts_.context, lanes_)) parts_.raise_stopped();
+  // Kernels post in the name of the default context.
+  if (lanes_.first == 0 && !parts_.quiet_kernels()) parts_.raise_stopped();
+  parts_.raise_if_kernel_stopped();
 }
 
 }  // namespace railshmem

@@ -103,6 +103,8 @@ class Context {
                   int pe, Reuse reuse);
   void copy_from(void* dest, const void* source, std::size_t bytes, int pe);  // a mapped GPU
   bool get_by_nic(char* dest, const char* source, std::size_t bytes, int pe);
+  uint64_t atomic_by_gpu(device::AtomicOp op, void* word, unsigned width, uint64_t operand,
+                         uint64_t compare, int pe);
   uint64_t fetch_checked(device::AtomicOp op, void* word, unsigned width, uint64_t operand,
                          uint64_t compare, int pe);
   void update_checked(device::AtomicOp op, void* word, unsigned width, uint64_t operand, int pe);

@@ -25,12 +25,19 @@ uint64_t Context::atomic_fetch(AtomicOp op, void* word, unsigned width, uint64_t
   return fetch_checked(op, word, width, operand, compare, world);
 }
 
+uint64_t Context::atomic_by_gpu(AtomicOp op, void* word, unsigned width, uint64_t operand,
+                                uint64_t compare, int pe) {
+  const uint64_t old = parts_.gpu->atomic(op, word, width, operand, compare, pe);
+  parts_.raise_if_kernel_stopped();
+  return old;
+}
+
 uint64_t Context::fetch_checked(AtomicOp op, void* word, unsigned width, uint64_t operand,
                                 uint64_t compare, int pe) {
   const device::DeviceContext* ctx = &parts_.context;
   // Where all peers are mapped atomics are the GPU's own, because its kernels' are.
   if (parts_.memory.on_gpu() && !ctx->atomics_posted)
-    return parts_.gpu->atomic(op, word, width, operand, compare, pe);
+    return atomic_by_gpu(op, word, width, operand, compare, pe);
   uint64_t result = 0;
   bool done;
   if (width == 8) {
@@ -104,7 +111,7 @@ void Context::atomic_update(AtomicOp op, void* word, unsigned width, uint64_t op
 void Context::update_checked(AtomicOp op, void* word, unsigned width, uint64_t operand, int pe) {
   const device::DeviceContext* ctx = &parts_.context;
   if (parts_.memory.on_gpu() && !ctx->atomics_posted) {
-    parts_.gpu->atomic(op, word, width, operand, 0, pe);
+    atomic_by_gpu(op, word, width, operand, 0, pe);
     return;
   }
   const bool done =

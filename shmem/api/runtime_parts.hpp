@@ -12,6 +12,7 @@
 #include "shmem/api/bounce.hpp"
 #include "shmem/api/context.hpp"
 #include "shmem/api/gpu_choice.hpp"
+#include "shmem/api/gpu_ring.hpp"
 #include "shmem/api/gpu_side.hpp"
 #include "shmem/api/heap_memory.hpp"
 #include "shmem/api/meetings.hpp"
@@ -46,6 +47,12 @@ class Runtime::Parts {
 
   // Throws why a wait of this PE ended early; clears timeouts and interrupts.
   [[noreturn]] void raise_stopped();
+
+  // Throws what ended a kernel's wait since it was last asked; a kernel that gave up has ended, and
+  // its stream has gone on.
+  void raise_if_kernel_stopped();
+  // What kernels that have ended posted is complete. False: stopped.
+  bool quiet_kernels();
 
   void require_usable() const;
   // [address, address + bytes) is not in the heap: throws Error(argument) saying so.
@@ -86,6 +93,7 @@ class Runtime::Parts {
   device::StopRecord& stop;      // in the heap's host part
   std::unique_ptr<GpuSide> gpu;  // null where the heap is in host memory
   HeapMemory memory;
+  std::unique_ptr<GpuRing> gpu_ring;  // null where its kernels need no NIC
   std::vector<PeCard> cards;
   std::unique_ptr<Topology> topology;
   std::vector<device::Transport> transports;
@@ -110,14 +118,14 @@ class Runtime::Parts {
 
  private:
   std::unique_ptr<SymmetricHeap> make_heap() const;
-  std::string start_gpu();
+  void start_gpu();
   PeCard own_card();
   void exchange_cards();
   void map_node();
   void fill_context();
   void start_timeline();
   std::string connect();
-  void start();
+  std::string start();
 };
 
 }  // namespace railshmem

@@ -86,7 +86,8 @@ Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen, Ke
       stop(*reinterpret_cast<device::StopRecord*>(heap.base() + own.stop)),
       meetings(context, [this] { raise_stopped(); }) {
   if (gpu_choice.site) {
-    gpu = std::make_unique<GpuSide>(*gpu_choice.site, std::move(kernels));
+    gpu = std::make_unique<GpuSide>(*gpu_choice.site,
+                                    kernels ? std::move(kernels) : kernels_from(settings.kernels));
     memory.set_gpu(gpu.get());
   }
   heap.set_pes(bootstrap->rank(), bootstrap->size());
@@ -95,8 +96,7 @@ Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen, Ke
   fill_context();
   start_timeline();  // before anything that may fail on one PE alone: it is an exchange
   std::string error = connect();
-  if (error.empty()) start();
-  if (error.empty()) error = start_gpu();
+  if (error.empty()) error = start();
   exchange_errors(*bootstrap, error);  // with that, nobody puts to a PE that is not ready
 }
 
@@ -116,15 +116,17 @@ std::unique_ptr<SymmetricHeap> Runtime::Parts::make_heap() const {
   return made;
 }
 
-// Kernels and what they receive; why they cannot be had, which the others must hear.
-std::string Runtime::Parts::start_gpu() {
-  if (!gpu) return {};
-  try {
-    gpu->kernel("core", "rsh_atomic");  // loaded now: a load may wait for kernels that wait
-    gpu->make_context(context, heap.host_bytes());
-    return {};
-  } catch (const Error& error) {
-    return error.what();
+// Kernels and what they receive.
+void Runtime::Parts::start_gpu() {
+  gpu->kernel("core", "rsh_atomic");  // loaded now: a load may wait for kernels that wait
+  const auto join = [this](device::DeviceContext& kernels) { gpu_ring->join(kernels); };
+  if (proxy) {
+    gpu_ring = std::make_unique<GpuRing>(
+        *gpu, proxy::RingShape{settings.ring_commands, context.n_pes, settings.lanes});
+    proxy->attach(gpu_ring->consumer());
+    gpu->make_context(context, heap.host_bytes(), join);
+  } else {
+    gpu->make_context(context, heap.host_bytes(), nullptr);
   }
 }
 
@@ -313,7 +315,8 @@ void Runtime::Parts::start_timeline() {
   if (recorder) context.trace = recorder->hook();
 }
 
-void Runtime::Parts::start() {
+// Returns why this PE cannot go on, which the others must hear.
+std::string Runtime::Parts::start() try {
   if (connections) {
     bool native = true;
     bool ordered = true;
@@ -326,13 +329,17 @@ void Runtime::Parts::start() {
     proxy = std::make_unique<proxy::Proxy>(proxy::ProxyParts{settings, *provider, *connections,
                                                              keys, buffers, context, own.scratch,
                                                              native, ordered, context.spins * 10});
-    proxy->start();
   }
+  if (gpu) start_gpu();
+  if (proxy) proxy->start();
   std::vector<std::pair<int, SegmentHandle>> peers;
   for (std::size_t pe = 0; pe < cards.size(); ++pe)
     if (cards[pe].boot_id.str() == cards[static_cast<std::size_t>(context.pe)].boot_id.str())
       peers.emplace_back(static_cast<int>(pe), cards[pe].heap);
   watch.start(peers, *bootstrap, context);
+  return {};
+} catch (const Error& error) {
+  return error.what();
 }
 
 Runtime::Parts::~Parts() {

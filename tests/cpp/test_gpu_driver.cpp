@@ -113,7 +113,7 @@ TEST_CASE("gpu: copies and fills arrive, between programs, devices and registere
   CHECK(driver.device_of(reinterpret_cast<void*>(first)) == 0);
   CHECK(driver.device_of(reinterpret_cast<void*>(second + bytes - 1)) == 1);
   CHECK(driver.device_of(sent.data()) == -1);
-  const gpu::Stream stream = driver.create_stream(true);
+  const gpu::Stream stream = driver.create_stream(true, true);
   driver.copy(first, reinterpret_cast<gpu::Address>(sent.data()), bytes, stream);
   driver.copy(second, first, bytes, stream);
   driver.fill(first, 0x11, bytes / 2, stream);
@@ -192,8 +192,8 @@ TEST_CASE("gpu: streams run by themselves and in order, and wait for each other'
   const gpu::Address at = driver.allocate(4096);
   driver.fill(at, 0, 4096, nullptr);
   driver.synchronize(nullptr);
-  const gpu::Stream first = driver.create_stream(false);
-  const gpu::Stream second = driver.create_stream(true);
+  const gpu::Stream first = driver.create_stream(true, false);
+  const gpu::Stream second = driver.create_stream(true, true);
   const gpu::Event event = driver.create_event();
   CHECK(driver.ended(event));
   CHECK_FALSE(driver.capturing(first));
@@ -224,6 +224,28 @@ TEST_CASE("gpu: streams run by themselves and in order, and wait for each other'
   CHECK(contains(error_of([&] { driver.synchronize(first); }), "cuStreamSynchronize: error 400"));
   CHECK(contains(error_of([&] { driver.ended(event); }), "cuEventQuery: error 400"));
   driver.unload(module);
+  driver.free(at);
+}
+
+TEST_CASE("gpu: a stream that is not apart keeps the default stream's order, both ways") {
+  const gpu::Site site = standin_site();
+  gpu::Driver& driver = *site.driver;
+  const gpu::Address at = driver.allocate(8);
+  const gpu::Stream stream = driver.create_stream(false, true);
+  Gate first(driver);
+  first.enqueue(nullptr);
+  driver.fill(at, 1, 8, stream);
+  CHECK_FALSE(driver.idle(stream));
+  first.open();
+  driver.synchronize(stream);
+  CHECK(driver.idle(nullptr));
+  Gate second(driver);
+  second.enqueue(stream);
+  driver.fill(at, 2, 8, nullptr);
+  CHECK_FALSE(driver.idle(nullptr));
+  second.open();
+  CHECK(values_at<uint8_t>(driver, at, 1).front() == 2);
+  driver.destroy_stream(stream);
   driver.free(at);
 }
 

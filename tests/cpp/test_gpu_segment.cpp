@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <signal.h>
 #include <sys/mman.h>
 
 #include "shmem/memory/segment.hpp"
@@ -33,6 +34,24 @@ TEST_CASE("gpu segment: one range of addresses, host words below the GPU's memor
   // Across the border, as the library's engines see it.
   const auto border = values_at<char>(*site.driver, device_part(segment) - 2, 4);
   CHECK(border[2] == 0);
+}
+
+TEST_CASE("gpu segment: CPU code that touches the GPU's memory dies, as on a machine with a GPU") {
+  const int key = ::pkey_alloc(0, 0);
+  if (key < 0) return;  // this processor cannot tell
+  ::pkey_free(key);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGSEGV, SIG_DFL);
+    const gpu::Site site = standin_site();
+    const Segment segment = Segment::create("test", kHostBytes, site, 2 * kMiB);
+    segment.data()[0] = 1;
+    ::_exit(segment.data()[segment.host_bytes()]);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGSEGV);
 }
 
 TEST_CASE("gpu segment: another mapping in the same process has the same words") {

@@ -1,6 +1,6 @@
 #include "tests/gpu/kernels.hpp"
 
-#include "kernels/arch/host_launch.hpp"
+#include "kernels/arch/launch.hpp"
 
 namespace railshmem::standin {
 

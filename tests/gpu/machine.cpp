@@ -142,11 +142,11 @@ void Machine::release_context(int device) {
     if (--retained_[device] > 0) return;
     ending.push_back(std::exchange(default_streams_[device], nullptr));
     for (auto stream = streams_.begin(); stream != streams_.end();) {
-      if (stream->second->device() != device) {
+      if (stream->second.queue->device() != device) {
         ++stream;
         continue;
       }
-      ending.push_back(stream->second);
+      ending.push_back(stream->second.queue);
       stream = streams_.erase(stream);
     }
   }
@@ -157,10 +157,10 @@ void Machine::release_context(int device) {
 // ---- streams and events
 // --------------------------------------------------------------------------
 
-void* Machine::create_stream(int device) {
+void* Machine::create_stream(int device, bool apart) {
   const std::lock_guard<std::mutex> held(mutex_);
   void* const name = reinterpret_cast<void*>(++last_);
-  streams_[name] = std::make_shared<Stream>(device);
+  streams_[name] = {std::make_shared<Stream>(device), apart};
   return name;
 }
 
@@ -178,7 +178,34 @@ std::shared_ptr<Stream> Machine::stream(void* stream) {
   }
   const auto found = streams_.find(stream);
   require(found != streams_.end(), kInvalidHandle);
-  return found->second;
+  return found->second.queue;
+}
+
+std::shared_ptr<Stream> Machine::stream_for_work(void* stream_name) {
+  std::shared_ptr<Stream> queue = stream(stream_name);
+  std::vector<Stream::Point> before;
+  {
+    const std::lock_guard<std::mutex> held(mutex_);
+    if (stream_name == nullptr) {
+      for (const auto& other : streams_)
+        if (!other.second.apart && other.second.queue->device() == queue->device())
+          before.push_back(other.second.queue->now());
+    } else if (const auto own = default_streams_.find(queue->device());
+               own != default_streams_.end() && own->second && !streams_.at(stream_name).apart) {
+      before.push_back(own->second->now());
+    }
+  }
+  for (const Stream::Point& point : before)
+    if (!point.reached()) queue->enqueue([point] { point.wait(); });
+  return queue;
+}
+
+void Machine::synchronize(void* stream_name) {
+  stream_for_work(stream_name)->synchronize();
+}
+
+bool Machine::idle(void* stream_name) {
+  return stream_for_work(stream_name)->idle();
 }
 
 void* Machine::create_event() {
@@ -194,7 +221,7 @@ void Machine::destroy_event(void* event) {
 }
 
 void Machine::record(void* event, void* stream_name) {
-  const std::shared_ptr<Stream> queue = stream(stream_name);
+  const std::shared_ptr<Stream> queue = stream_for_work(stream_name);
   const std::lock_guard<std::mutex> held(mutex_);
   const auto found = events_.find(event);
   require(found != events_.end(), kInvalidHandle);
@@ -202,7 +229,7 @@ void Machine::record(void* event, void* stream_name) {
 }
 
 void Machine::wait(void* stream_name, void* event) {
-  const std::shared_ptr<Stream> queue = stream(stream_name);
+  const std::shared_ptr<Stream> queue = stream_for_work(stream_name);
   const std::lock_guard<std::mutex> held(mutex_);
   const auto found = events_.find(event);
   require(found != events_.end(), kInvalidHandle);
@@ -220,7 +247,7 @@ bool Machine::reached(void* event) {
 // ----------------------------------------------------------------------------------------
 
 void Machine::copy(uint64_t to, uint64_t from, uint64_t bytes, void* stream_name) {
-  const std::shared_ptr<Stream> queue = stream(stream_name);
+  const std::shared_ptr<Stream> queue = stream_for_work(stream_name);
   if (bytes == 0) return;
   memory_.check_reachable(to, bytes);
   memory_.check_reachable(from, bytes);
@@ -240,7 +267,7 @@ void Machine::copy(uint64_t to, uint64_t from, uint64_t bytes, void* stream_name
 }
 
 void Machine::fill(uint64_t at, unsigned char value, uint64_t bytes, void* stream_name) {
-  const std::shared_ptr<Stream> queue = stream(stream_name);
+  const std::shared_ptr<Stream> queue = stream_for_work(stream_name);
   if (bytes == 0) return;
   memory_.check_reachable(at, bytes);
   int device;
@@ -307,7 +334,7 @@ int Machine::blocks_per_processor(void* function, uint32_t threads, uint32_t sha
 }
 
 void Machine::launch(void* function, const Grid& grid, void* stream_name, void** arguments) {
-  const std::shared_ptr<Stream> queue = stream(stream_name);
+  const std::shared_ptr<Stream> queue = stream_for_work(stream_name);
   const std::lock_guard<std::mutex> held(mutex_);
   const Function& found = known(function);
   require(grid.blocks > 0 && grid.threads > 0 && grid.threads <= kMostThreads);

@@ -71,10 +71,12 @@ class Machine {
   void copy(uint64_t to, uint64_t from, uint64_t bytes, void* stream);
   void fill(uint64_t at, unsigned char value, uint64_t bytes, void* stream);
 
-  void* create_stream(int device);
+  // `apart`: it neither waits for the default stream nor makes that wait.
+  void* create_stream(int device, bool apart);
   void destroy_stream(void* stream);
-  // null: the current device's default stream.
-  std::shared_ptr<Stream> stream(void* stream);
+  void check_stream(void* stream_name) { stream(stream_name); }
+  void synchronize(void* stream);
+  bool idle(void* stream);
   void* create_event();
   void destroy_event(void* event);
   void record(void* event, void* stream);
@@ -95,7 +97,14 @@ class Machine {
     void* module;
     uint32_t shared_allowed;
   };
-  std::shared_ptr<Stream> enqueued(void* stream);
+  struct NamedStream {
+    std::shared_ptr<Stream> queue;
+    bool apart;
+  };
+  // null: the current device's default stream.
+  std::shared_ptr<Stream> stream(void* stream);
+  // Where work goes next, in the order that streams keep among each other.
+  std::shared_ptr<Stream> stream_for_work(void* stream);
   Function& known(void* function);
 
   bool initialised_ = false;
@@ -104,7 +113,7 @@ class Machine {
   MemoryMap memory_;
   std::mutex mutex_;  // of what follows
   uintptr_t last_ = 0;
-  std::map<void*, std::shared_ptr<Stream>> streams_;
+  std::map<void*, NamedStream> streams_;
   std::map<int, std::shared_ptr<Stream>> default_streams_;
   std::map<int, int> retained_;
   std::map<void*, Stream::Point> events_;

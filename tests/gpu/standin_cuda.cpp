@@ -358,9 +358,8 @@ Result cuStreamCreateWithPriority(StreamPointer* stream, unsigned flags, int pri
   return call_in_context(
       "cuStreamCreateWithPriority",
       [&] {
-        // Streams that wait for the default one are not stood in for.
-        require(flags == kStreamNonBlocking, kNotSupported);
-        *stream = machine().create_stream(Machine::current());
+        require(flags <= kStreamNonBlocking);
+        *stream = machine().create_stream(Machine::current(), flags == kStreamNonBlocking);
       },
       flags, priority);
 }
@@ -374,20 +373,18 @@ Result cuStreamDestroy_v2(StreamPointer stream) {
   return call_in_context("cuStreamDestroy", [&] { machine().destroy_stream(stream); }, stream);
 }
 Result cuStreamSynchronize(StreamPointer stream) {
-  return call_in_context(
-      "cuStreamSynchronize", [&] { machine().stream(stream)->synchronize(); }, stream);
+  return call_in_context("cuStreamSynchronize", [&] { machine().synchronize(stream); }, stream);
 }
 Result cuStreamQuery(StreamPointer stream) {
   return call_in_context(
-      "cuStreamQuery", [&] { require(machine().stream(stream)->idle(), Answer::kNotReady); },
-      stream);
+      "cuStreamQuery", [&] { require(machine().idle(stream), Answer::kNotReady); }, stream);
 }
 Result cuStreamIsCapturing(StreamPointer stream, int* status) {
   return call_in_context(
       "cuStreamIsCapturing",
       [&] {
-        machine().stream(stream);
-        *status = 0;
+        machine().check_stream(stream);
+        *status = 0;  // graphs are not stood in for
       },
       stream);
 }

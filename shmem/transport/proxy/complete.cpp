@@ -73,7 +73,7 @@ void Proxy::conclude(const Posted& entry, Status status) {
     case After::finish:
       return lane.finish(entry.sequence);
     case After::slot_done:
-      end_slot(entry.record, 0, status);
+      end_slot(lane.ring, entry.record, 0, status);
       return lane.finish(entry.sequence);
     case After::signal_ready: {
       if (status != Status::ok) return drop_signal(lane, entry.sequence);
@@ -91,9 +91,10 @@ void Proxy::conclude(const Posted& entry, Status status) {
   }
 }
 
-// `slot` counts from 1; 0: nobody waits.
-void Proxy::end_slot(uint32_t slot, uint64_t value, Status status) {
-  if (slot != 0) device::end_slot(&results_[slot - 1], value, status == Status::ok);
+// `slot` counts from 1; 0: nobody waits. No kernel of ours names one that is not there.
+void Proxy::end_slot(const ConsumerSide& ring, uint32_t slot, uint64_t value, Status status) {
+  if (slot != 0 && slot <= ring.shape.results)
+    device::end_slot(ring.results + (slot - 1), value, status == Status::ok);
 }
 
 // Sends the lane's signals whose data is placed, in command order.
@@ -162,7 +163,7 @@ void Proxy::atomic_not_sent(const AtomicTask& task) {
 
 void Proxy::atomic_ended(const AtomicTask& task, uint64_t old_value, Status status) {
   LaneState& lane = *lanes_[task.lane];
-  end_slot(task.slot, old_value, status);
+  end_slot(lane.ring, task.slot, old_value, status);
   --lane.elsewhere;
   lane.finish(task.sequence);
 }

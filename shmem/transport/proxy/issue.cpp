@@ -10,10 +10,10 @@ using device::Command;
 using device::CommandOp;
 
 bool Proxy::issue() {
-  if (current_.command.op == CommandOp::nop) return true;
-  if (current_.lane == nullptr && !begin()) return false;
-  if (current_.lane == nullptr) return true;  // refused
-  switch (current_.command.op) {
+  if (current().command.op == CommandOp::nop) return true;
+  if (current().lane == nullptr && !begin()) return false;
+  if (current().lane == nullptr) return true;  // refused
+  switch (current().command.op) {
     case CommandOp::nop:
       return true;
     case CommandOp::put:
@@ -30,13 +30,13 @@ bool Proxy::issue() {
 }
 
 bool Proxy::issue_data() {
-  const Channel::State state = current_.lane->data->state;
+  const Channel::State state = current().lane->data->state;
   if (state == Channel::State::failing) return false;  // until it is known what the peer has
   if (state == Channel::State::dead) {
     refuse_dead();
     return true;
   }
-  switch (current_.command.op) {
+  switch (current().command.op) {
     case CommandOp::put:
       return issue_put();
     case CommandOp::put_immediate:
@@ -48,44 +48,47 @@ bool Proxy::issue_data() {
 
 // Gives the command its place on its lane.
 bool Proxy::begin() {
-  const Command& c = current_.command;
-  if (c.pe < 0 || c.pe >= parts_.context.n_pes || c.lane >= parts_.context.lane_stride) {
+  const Command& c = current().command;
+  const RingShape& shape = source_->ring.shape;
+  if (c.pe < 0 || c.pe >= shape.n_pes || c.lane >= shape.lanes) {
     refuse(nic::Status::local_operation);
     return true;
   }
-  current_.lane_index = static_cast<uint32_t>(c.pe) * parts_.context.lane_stride + c.lane;
-  LaneState& lane = *lanes_[current_.lane_index];
+  current().lane_index = static_cast<uint32_t>(source_->first_lane) +
+                         static_cast<uint32_t>(c.pe) * shape.lanes + c.lane;
+  LaneState& lane = *lanes_[current().lane_index];
   if (lane.window.full()) return false;
-  current_.lane = &lane;
-  current_.sequence = lane.window.issue();
+  current().lane = &lane;
+  current().sequence = lane.window.issue();
   const bool is_put = c.op == CommandOp::put || c.op == CommandOp::put_immediate;
-  current_.signals = is_put && c.atomic_op != AtomicOp::none;
-  current_.follows = current_.signals && signal_follows_data(c, lane);
+  current().signals = is_put && c.atomic_op != AtomicOp::none;
+  current().follows = current().signals && signal_follows_data(c, lane);
   lane.commands.add();
   lane.bytes.add(c.op == CommandOp::fence ? 0 : c.bytes);
   return true;
 }
 
 void Proxy::complete_now() {
-  current_.lane->finish(current_.sequence);
+  current().lane->finish(current().sequence);
 }
 
 // The stop word says why.
 void Proxy::fail_now() {
-  const CommandOp op = current_.command.op;
+  const CommandOp op = current().command.op;
   if (op == CommandOp::get || op == CommandOp::atomic)
-    end_slot(static_cast<uint32_t>(current_.command.signal), 0, nic::Status::flushed);
-  if (current_.lane != nullptr) complete_now();
+    end_slot(source_->ring, static_cast<uint32_t>(current().command.signal), 0,
+             nic::Status::flushed);
+  if (current().lane != nullptr) complete_now();
 }
 
 // The lane's queue pair is in error and no other took its place.
 void Proxy::refuse_dead() {
-  const Command& c = current_.command;
+  const Command& c = current().command;
   Posted entry;
   if (c.op == CommandOp::get) entry.op = nic::Opcode::read;
   entry.target = c.target;
   entry.length = static_cast<uint32_t>(c.bytes);
-  stop_for(*current_.lane->data, entry);
+  stop_for(*current().lane->data, entry);
   fail_now();
 }
 
@@ -93,8 +96,8 @@ void Proxy::refuse_dead() {
 void Proxy::refuse(nic::Status status) {
   device::stop_with(
       &parts_.context, device::Stop::network,
-      {device::Waiting::nothing, current_.command.pe, -1, static_cast<uint32_t>(status), 0,
-       current_.command.target, 0, 0, 0, current_.command.bytes});
+      {device::Waiting::nothing, current().command.pe, -1, static_cast<uint32_t>(status), 0,
+       current().command.target, 0, 0, 0, current().command.bytes});
   fail_now();
 }
 
@@ -144,74 +147,74 @@ bool Proxy::signal_follows_data(const Command& c, const LaneState& lane) const {
 
 // Moves the command's bytes in pieces, as room and the limit of bytes in flight allow.
 bool Proxy::transfer(nic::Opcode op, After last) {
-  const Command& c = current_.command;
-  LaneState& lane = *current_.lane;
-  while (current_.bytes_done < c.bytes) {
+  const Command& c = current().command;
+  LaneState& lane = *current().lane;
+  while (current().bytes_done < c.bytes) {
     if (!lane.data->has_room()) return false;
-    const uint64_t piece = std::min({c.bytes - current_.bytes_done, parts_.settings.chunk_bytes,
+    const uint64_t piece = std::min({c.bytes - current().bytes_done, parts_.settings.chunk_bytes,
                                      lane.data->nic().capabilities().max_message});
     if (lane.inflight_bytes > 0 && lane.inflight_bytes + piece > parts_.settings.inflight_bytes)
       return false;
-    const uint64_t target = c.target + current_.bytes_done;
-    const uint64_t local = c.source + current_.bytes_done;
-    current_.bytes_done += piece;
-    const bool is_last = current_.bytes_done == c.bytes;
-    post({is_last ? last : After::nothing, op, false, current_.lane_index,
+    const uint64_t target = c.target + current().bytes_done;
+    const uint64_t local = c.source + current().bytes_done;
+    current().bytes_done += piece;
+    const bool is_last = current().bytes_done == c.bytes;
+    post({is_last ? last : After::nothing, op, false, current().lane_index,
           op == nic::Opcode::read ? static_cast<uint32_t>(c.signal) : 0,
-          static_cast<uint32_t>(piece), current_.sequence, target, local});
+          static_cast<uint32_t>(piece), current().sequence, target, local});
   }
   return true;
 }
 
 // Of a put's last piece.
 After Proxy::after_data() const {
-  if (!current_.signals) return After::finish;
-  return current_.follows ? After::nothing : After::signal_ready;
+  if (!current().signals) return After::finish;
+  return current().follows ? After::nothing : After::signal_ready;
 }
 
 bool Proxy::issue_put() {
-  if (current_.command.bytes == 0 && !current_.signals) {
+  if (current().command.bytes == 0 && !current().signals) {
     complete_now();
     return true;
   }
   if (!transfer(nic::Opcode::write, after_data())) return false;
-  return !current_.signals || issue_signal();
+  return !current().signals || issue_signal();
 }
 
 bool Proxy::issue_immediate() {
-  const Command& c = current_.command;
-  if (c.bytes > 0 && !current_.data_done) {
-    if (!current_.lane->data->has_room()) return false;
-    post({after_data(), nic::Opcode::write, true, current_.lane_index, 0,
-          static_cast<uint32_t>(c.bytes), current_.sequence, c.target, c.source});
-    current_.data_done = true;
-  } else if (c.bytes == 0 && !current_.signals) {
+  const Command& c = current().command;
+  if (c.bytes > 0 && !current().data_done) {
+    if (!current().lane->data->has_room()) return false;
+    post({after_data(), nic::Opcode::write, true, current().lane_index, 0,
+          static_cast<uint32_t>(c.bytes), current().sequence, c.target, c.source});
+    current().data_done = true;
+  } else if (c.bytes == 0 && !current().signals) {
     complete_now();
     return true;
   }
-  return !current_.signals || issue_signal();
+  return !current().signals || issue_signal();
 }
 
 // The data, if any, is posted.
 bool Proxy::issue_signal() {
-  const Command& c = current_.command;
-  LaneState& lane = *current_.lane;
-  if (!current_.follows) {
+  const Command& c = current().command;
+  LaneState& lane = *current().lane;
+  if (!current().follows) {
     // Without data of its own to wait for, it must wait for what a fence put before it.
     if (c.bytes == 0 && lane.fenced && lane.window.outstanding() > 1) return false;
-    lane.signals.push_back({current_.sequence, c.signal, c.value, c.atomic_op, c.bytes == 0});
+    lane.signals.push_back({current().sequence, c.signal, c.value, c.atomic_op, c.bytes == 0});
     ++lane.elsewhere;
-    pump_signals(lane, current_.lane_index);
+    pump_signals(lane, current().lane_index);
     return true;
   }
   if (!lane.data->has_room()) return false;
   if (c.atomic_op == AtomicOp::set) {
-    post({After::finish, nic::Opcode::write, true, current_.lane_index, 0, sizeof c.value,
-          current_.sequence, c.signal, c.value});
+    post({After::finish, nic::Opcode::write, true, current().lane_index, 0, sizeof c.value,
+          current().sequence, c.signal, c.value});
     return true;
   }
   AtomicTask task{
-      current_.lane_index, c.pe, current_.sequence, AtomicOp::add, 8, c.signal, c.value, 0, 0};
+      current().lane_index, c.pe, current().sequence, AtomicOp::add, 8, c.signal, c.value, 0, 0};
   ++lane.elsewhere;
   if (start_atomic(task)) return true;
   --lane.elsewhere;
@@ -223,18 +226,12 @@ bool Proxy::issue_get() {
 }
 
 bool Proxy::issue_atomic() {
-  const Command& c = current_.command;
-  LaneState& lane = *current_.lane;
+  const Command& c = current().command;
+  LaneState& lane = *current().lane;
   // An atomic travels on a queue pair of its own, or by message: a fence before it means waiting.
   if (lane.fenced && lane.window.outstanding() > 1) return false;
-  const AtomicTask task{current_.lane_index,
-                        c.pe,
-                        current_.sequence,
-                        c.atomic_op,
-                        static_cast<uint32_t>(c.bytes),
-                        c.target,
-                        c.source,
-                        c.value,
+  const AtomicTask task{current().lane_index,           c.pe,     current().sequence, c.atomic_op,
+                        static_cast<uint32_t>(c.bytes), c.target, c.source,           c.value,
                         static_cast<uint32_t>(c.signal)};
   ++lane.elsewhere;
   if (start_atomic(task)) return true;
@@ -243,7 +240,7 @@ bool Proxy::issue_atomic() {
 }
 
 bool Proxy::issue_fence() {
-  LaneState& lane = *current_.lane;
+  LaneState& lane = *current().lane;
   const bool nothing_else = lane.window.outstanding() == 1;  // the fence itself
   if (!nothing_else) {
     if (!parts_.ordered || lane.elsewhere > 0) return false;  // drain

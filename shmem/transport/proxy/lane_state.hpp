@@ -8,6 +8,7 @@
 
 #include "kernels/shmem/context.hpp"
 #include "shmem/transport/proxy/channel.hpp"
+#include "shmem/transport/proxy/ring_memory.hpp"
 
 namespace railshmem::proxy {
 
@@ -48,9 +49,14 @@ struct DeferredSignal {
 };
 
 struct LaneState {
-  LaneState(int peer, Channel* data_channel, device::LaneProgress* device_side,
+  // `index`: among the lanes of its ring.
+  LaneState(const ConsumerSide& its_ring, std::size_t index, Channel* data_channel,
             uint32_t window_size)
-      : pe(peer), data(data_channel), progress(device_side), window(window_size) {
+      : pe(data_channel->peer()),
+        data(data_channel),
+        ring(its_ring),
+        progress(ring.progress + index),
+        window(window_size) {
     carry_on(data);
   }
 
@@ -69,7 +75,8 @@ struct LaneState {
 
   int pe;
   Channel* data;
-  device::LaneProgress* progress;
+  const ConsumerSide& ring;
+  device::LaneProgress* const progress;
   CompletionWindow window;
   uint64_t inflight_bytes = 0;
   // Atomics and deferred signals: their order with the data channel is not the queue pair's.

@@ -7,17 +7,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstring>
+
 namespace railshmem::proxy {
 namespace {
 
-constexpr uint32_t kResultSlots = 1024;
 constexpr uint32_t kIdleYields = 100;    // before the idle thread sleeps
 constexpr int64_t kSleepNs = 100000000;  // a lost wake would cost this much, never a hang
+// Where some producers cannot wake it: what they post waits for so long at the most, while looking
+// costs an idle core little.
+constexpr int64_t kNapNs = 50000;
+constexpr uint32_t kYieldsBeforeNaps = 2000;
 
-uint32_t log2_of(uint32_t power) {
-  uint32_t shift = 0;
-  while ((1u << shift) < power) ++shift;
-  return shift;
+RingShape host_ring(const ProxyParts& parts) {
+  return {parts.settings.ring_commands, parts.context.n_pes, parts.context.lane_stride};
 }
 
 }  // namespace
@@ -26,35 +29,29 @@ Proxy::Proxy(const ProxyParts& parts)
     : parts_(parts),
       atomics_(parts.connections, parts.keys, parts.context.heap, parts.context.heap_bytes,
                parts.scratch_offset, parts.native_atomics, *this),
-      slots_(parts.settings.ring_commands),
-      claims_(kResultSlots),
-      results_(kResultSlots) {
-  device::DeviceContext& ctx = parts_.context;
-  const uint32_t stride = ctx.lane_stride;
-  const std::size_t count = static_cast<std::size_t>(ctx.n_pes) * stride;
-  device_lanes_ = std::vector<device::Lane>(count);
-  progress_ = std::vector<device::LaneProgress>(count);
-  for (std::size_t index = 0; index < count; ++index) {
-    const int pe = static_cast<int>(index / stride);
-    // Contexts share the queue pairs of the default context's lanes.
-    const auto queue_pair = static_cast<uint32_t>(index % stride) % parts_.settings.lanes;
-    device_lanes_[index].connected = 1;
-    lanes_.push_back(std::make_unique<LaneState>(pe, parts_.connections.data(pe, queue_pair),
-                                                 &progress_[index], parts_.settings.queue_depth));
-  }
+      consumer_block_(ConsumerSide::bytes(host_ring(parts))),
+      producer_block_(ProducerSide::bytes(host_ring(parts))) {
+  attach(ConsumerSide(host_ring(parts), consumer_block_.data()));
+  const auto address = reinterpret_cast<uint64_t>(producer_block_.data());
+  const ProducerSide producers(sources_.front().ring, address, parts.provider.sleep_word());
+  std::memcpy(producer_block_.data(), producers.image().data(), producers.image().size());
+  producers.join(parts.context);
   for (const auto& channel : parts_.connections.all())
-    if (channel) channel->trace = ctx.trace;
-  ring_ = {slots_.data(),      log2_of(parts_.settings.ring_commands),
-           &words_.tail,       &words_.head_seen,
-           &words_.head,       &words_.dead,
-           &words_.full_waits, parts_.provider.sleep_word()};
-  ctx.rings = &ring_;
-  ctx.lanes = device_lanes_.data();
-  ctx.progress = progress_.data();
-  ctx.result_claims = claims_.data();
-  ctx.result_slots = results_.data();
-  ctx.n_result_slots = kResultSlots;
-  ctx.result_hint = &words_.result_hint;
+    if (channel) channel->trace = parts.context.trace;
+}
+
+void Proxy::attach(const ConsumerSide& ring) {
+  uint32_t lane_number = 0;
+  for (const Source& other : sources_) lane_number += other.ring.shape.lanes;
+  sources_.push_back({ring, lanes_.size(), lane_number});
+  const ConsumerSide& its = sources_.back().ring;
+  for (std::size_t index = 0; index < its.shape.all_lanes(); ++index) {
+    const auto pe = static_cast<int>(index / its.shape.lanes);
+    // Contexts share the queue pairs of the default context's lanes.
+    const auto queue_pair = static_cast<uint32_t>(index % its.shape.lanes) % parts_.settings.lanes;
+    lanes_.push_back(std::make_unique<LaneState>(
+        its, index, parts_.connections.data(pe, queue_pair), parts_.settings.queue_depth));
+  }
 }
 
 void Proxy::start() {
@@ -63,26 +60,28 @@ void Proxy::start() {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  stopping_.store(false, std::memory_order_relaxed);
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void Proxy::stop() {
   stopping_.store(true, std::memory_order_seq_cst);  // ordered before the look at the sleep word
-  arch::wake(ring_.sleep_word);
+  arch::wake(parts_.provider.sleep_word());
   if (thread_.joinable()) thread_.join();
 }
 
 void Proxy::run() {
   pthread_setname_np(pthread_self(), "rsh-progress");
   parts_.provider.begin_driving();
+  const uint32_t yields = sources_.size() == 1 ? kIdleYields : kYieldsBeforeNaps;
   uint32_t idle = 0;
   while (!stopping_.load(std::memory_order_acquire)) {
     if (step()) {
       idle = 0;
     } else if (++idle <= parts_.spins) {
       arch::relax();
-    } else if (idle <= parts_.spins + kIdleYields) {
+    } else if (idle <= parts_.spins + yields) {
       sched_yield();
     } else {
       sleep();
@@ -92,12 +91,12 @@ void Proxy::run() {
 }
 
 void Proxy::sleep() {
-  uint32_t* word = ring_.sleep_word;
+  uint32_t* word = parts_.provider.sleep_word();
   arch::store_ordered(word, 1u);
   arch::fence_system();  // the look below comes after the store: the sleeper's half of arch::wake
   if (!step() && !stopping_.load(std::memory_order_seq_cst)) {
     sleeps_.add();
-    const timespec limit{0, kSleepNs};
+    const timespec limit{0, sources_.size() == 1 ? kSleepNs : kNapNs};
     syscall(SYS_futex, word, FUTEX_WAIT, 1, &limit, nullptr, 0);
   }
   arch::store_relaxed(word, 0u);
@@ -122,42 +121,56 @@ bool Proxy::step() {
 }
 
 bool Proxy::take_commands() {
-  // A batch, so that completions and peers' requests are served in between.
+  bool moved = false;
+  for (Source& source : sources_) {
+    source_ = &source;
+    moved |= take_from_source();
+  }
+  return moved;
+}
+
+bool Proxy::take_from_source() {
+  // A batch, so that completions, peers' requests and other sources are served in between.
   constexpr int kBatch = 64;
   int taken = 0;
-  while (taken < kBatch && (current_.active || read_next())) {
+  while (taken < kBatch && (current().active || read_next())) {
     if (!issue()) {
       stalls_.add();
       break;
     }
     record_issued();
-    current_.active = false;
+    current().active = false;
     ++taken;
   }
   return taken > 0;
 }
 
 bool Proxy::read_next() {
-  const uint64_t mask = slots_.size() - 1;
-  current_ = Current();
-  if (!device::read_command(&slots_[taken_ & mask], device::lap_of(taken_, ring_.shift),
-                            &current_.command))
+  const ConsumerSide& ring = source_->ring;
+  uint64_t& taken = source_->taken;
+  current() = Current();
+  if (!device::read_command(ring.slots + (taken & (ring.shape.commands - 1)),
+                            device::lap_of(taken, ring.shift), &current().command))
     return false;
-  ++taken_;
-  arch::store_release(&words_.head, taken_);  // the slot may be written again
-  current_.active = true;
-  if (parts_.context.trace != nullptr) current_.taken_ns = arch::clock_ns();
+  ++taken;
+  arch::store_release(&ring.words->head, taken);  // the slot may be written again
+  current().active = true;
+  if (parts_.context.trace != nullptr) current().taken_ns = arch::clock_ns();
   return true;
 }
 
 Statistics Proxy::statistics() const {
   Statistics out;
-  for (std::size_t index = 0; index < lanes_.size(); ++index) {
-    const LaneState& lane = *lanes_[index];
-    out.lanes.push_back({lane.pe, static_cast<uint32_t>(index % parts_.context.lane_stride),
-                         arch::load_relaxed(&lane.progress->rail), lane.commands.get(),
-                         lane.bytes.get(), arch::load_relaxed(&lane.progress->completed),
-                         lane.replayed.get()});
+  for (const Source& source : sources_) {
+    const RingShape& shape = source.ring.shape;
+    for (std::size_t index = 0; index < shape.all_lanes(); ++index) {
+      const LaneState& lane = *lanes_[source.first_lane + index];
+      out.lanes.push_back({lane.pe, source.lane_number + static_cast<uint32_t>(index % shape.lanes),
+                           arch::load_relaxed(&lane.progress->rail), lane.commands.get(),
+                           lane.bytes.get(), arch::load_relaxed(&lane.progress->completed),
+                           lane.replayed.get()});
+    }
+    out.ring_full += arch::load_relaxed(&source.ring.words->full_waits);
   }
   const auto& nics = parts_.provider.nics();
   for (std::size_t index = 0; index < nics.size(); ++index) {
@@ -167,7 +180,6 @@ Statistics Proxy::statistics() const {
                          rail.doorbells.get()});
   }
   out.failovers = failovers_.get();
-  out.ring_full = arch::load_relaxed(&words_.full_waits);
   out.stalls = stalls_.get();
   out.credit_waits = atomics_.credit_waits();
   out.atomic_retries = atomics_.retries();
@@ -180,11 +192,12 @@ Statistics Proxy::statistics() const {
 void Proxy::record_issued() const {
   const device::Trace* trace = parts_.context.trace;
   if (trace == nullptr) return;
-  const device::Command& c = current_.command;
-  trace->record(trace->recorder,
-                {current_.taken_ns, arch::clock_ns() - current_.taken_ns, c.bytes, taken_ - 1, c.pe,
-                 current_.lane == nullptr ? -1 : current_.lane->data->rail(), c.lane,
-                 number_of(device::Moment::ring_command)});
+  const device::Command& c = current().command;
+  trace->record(
+      trace->recorder,
+      {current().taken_ns, arch::clock_ns() - current().taken_ns, c.bytes, source_->taken - 1, c.pe,
+       current().lane == nullptr ? -1 : current().lane->data->rail(), c.lane + source_->lane_number,
+       number_of(device::Moment::ring_command)});
 }
 
 }  // namespace railshmem::proxy

@@ -1,6 +1,6 @@
-// The progress thread of one PE: takes commands that kernels wrote into the ring, drives the NICs,
-// and publishes per lane how many commands are complete. In flight is bounded per lane in commands
-// and in bytes, so a ring of any size works under any load.
+// The progress thread of one PE: takes commands that kernels wrote into rings, the host's and those
+// of GPUs, drives the NICs, and publishes per lane how many commands are complete. In flight is
+// bounded per lane in commands and in bytes, so a ring of any size works under any load.
 #pragma once
 
 #include <atomic>
@@ -18,6 +18,7 @@
 #include "shmem/transport/proxy/atomics.hpp"
 #include "shmem/transport/proxy/connections.hpp"
 #include "shmem/transport/proxy/lane_state.hpp"
+#include "shmem/transport/proxy/ring_memory.hpp"
 
 namespace railshmem::proxy {
 
@@ -28,7 +29,7 @@ struct ProxyParts {
   Connections& connections;
   const KeyTable& keys;
   const RegisteredBuffers& buffers;  // local memory besides the heap
-  device::DeviceContext& context;    // the proxy fills in rings, lanes and result slots
+  device::DeviceContext& context;    // the host's, which is joined with the first ring
   uint64_t scratch_offset;
   bool native_atomics;  // every NIC of the job has them
   bool ordered;         // every NIC of the job places WRITEs in order
@@ -39,6 +40,10 @@ class Proxy final : private Atomics::Client {
  public:
   explicit Proxy(const ProxyParts& parts);
   ~Proxy() override { stop(); }
+
+  // Serves one more ring, of producers that cannot wake the progress thread: a GPU's kernels. Its
+  // lanes share the queue pairs of the default context's. Before start().
+  void attach(const ConsumerSide& ring);
 
   void start();
   void stop();
@@ -61,15 +66,25 @@ class Proxy final : private Atomics::Client {
     bool active = false;
   };
 
+  struct Source {
+    ConsumerSide ring;
+    std::size_t first_lane;  // its first one's index in lanes_
+    uint32_t lane_number;    // of its first lane to each peer, in the statistics
+    uint64_t taken = 0;      // commands read from the ring
+    Current current = {};
+  };
+
   // proxy.cpp: the thread
   void run();
   bool step();
   void sleep();
   bool take_commands();
+  bool take_from_source();
   bool read_next();
   void record_issued() const;
 
-  // issue.cpp: commands to work requests. False: no room yet, call again.
+  // issue.cpp: commands of one source to work requests. False: no room yet, call again.
+  Current& current() const { return source_->current; }
   bool issue();
   bool begin();
   bool issue_data();
@@ -97,7 +112,7 @@ class Proxy final : private Atomics::Client {
   void received(Channel& channel, const nic::Completion& completion);
   void failed(Channel& channel, uint64_t index, const Posted& entry, nic::Status status);
   void conclude(const Posted& entry, nic::Status status);
-  void end_slot(uint32_t slot, uint64_t value, nic::Status status);
+  static void end_slot(const ConsumerSide& ring, uint32_t slot, uint64_t value, nic::Status status);
   void pump_signals(LaneState& lane, uint32_t lane_index);
   void drop_signal(LaneState& lane, uint64_t sequence);
   void atomic_done(const AtomicTask& task, uint64_t old_value, nic::Status status) override;
@@ -121,25 +136,12 @@ class Proxy final : private Atomics::Client {
 
   const ProxyParts parts_;
   Atomics atomics_;
-  std::vector<std::unique_ptr<LaneState>> lanes_;  // [n_pes * lanes]
-  std::vector<device::Lane> device_lanes_;
-  std::vector<device::LaneProgress> progress_;
-  std::vector<device::CommandSlot> slots_;
-  std::vector<uint64_t> claims_;
-  std::vector<device::ResultSlot> results_;
-  device::Ring ring_ = {};
-  // Each word is written by one side only, or by all producers: a cache line each.
-  struct RingWords {
-    alignas(64) uint64_t tail = 0;
-    alignas(64) uint64_t head_seen = 0;
-    alignas(64) uint64_t head = 0;
-    alignas(64) uint64_t result_hint = 0;
-    alignas(64) uint32_t dead = 0;
-    uint64_t full_waits = 0;
-  } words_;
-  uint64_t taken_ = 0;  // commands read from the ring
-  Current current_;
-  std::vector<uint32_t> stalled_;  // lanes whose signal waits for a free atomic
+  const HostBlock consumer_block_;  // of the host's ring, as the next one
+  const HostBlock producer_block_;
+  std::deque<Source> sources_;                     // the host's is the first; they do not move
+  Source* source_ = nullptr;                       // whose commands are being issued
+  std::vector<std::unique_ptr<LaneState>> lanes_;  // of all sources: [n_pes * lanes] each
+  std::vector<uint32_t> stalled_;                  // lanes whose signal waits for a free atomic
   std::vector<Channel*> failing_;
   Counter failovers_;
   Counter stalls_;
