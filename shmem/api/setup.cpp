@@ -30,6 +30,16 @@ std::unique_ptr<nic::Provider> make_provider(const Settings& settings, int pe,
   return nic::make_emulated_provider(pe, rails, settings.emulated, site);
 }
 
+GpuCard gpu_card(const GpuSide& gpu) {
+  GpuCard card;
+  card.index = gpu.site().device;
+  card.name = gpu.facts().name;
+  card.architecture = gpu.facts().architecture;
+  card.bus_id = gpu.facts().bus_id;
+  card.memory_bytes = gpu.facts().memory_bytes;
+  return card;
+}
+
 // Collective: throws on every PE when one of them has something to say.
 void exchange_errors(Bootstrap& bootstrap, const std::string& mine) {
   FixedText<512> error;
@@ -130,6 +140,8 @@ PeCard Runtime::Parts::own_card() {
   card.settings = settings.source;
   card.cores = usable_cores();
   card.heap = heap.handle();
+  card.device_reason = gpu_choice.reason;
+  if (gpu) card.gpu = gpu_card(*gpu);
   const int n_pes = bootstrap->size();
   try {
     if (settings.nodes > static_cast<uint32_t>(n_pes))
