@@ -303,9 +303,11 @@ void bind_runtime(py::module_& m) {
            "until\n"
            "finalize. Raises ArgumentError where the job runs on CPUs.")
       .def("check_kernels", &Runtime::check_kernels, py::call_guard<HookScope>(),
-           "Raises what has stopped a kernel of this PE's GPU, if anything did; so do quiet, barriers "
+           "Raises what has stopped a kernel of this PE's GPU, if anything did; so do quiet, "
+           "barriers "
            "and\n"
-           "finalize. Synchronise the kernel's stream first. Does nothing where the job runs on CPUs.")
+           "finalize. Synchronise the kernel's stream first. Does nothing where the job runs on "
+           "CPUs.")
       .def_property_readonly("my_pe", &Runtime::my_pe)
       .def_property_readonly("n_pes", &Runtime::n_pes)
       .def("info", &info,
