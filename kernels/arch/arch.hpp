@@ -1,6 +1,7 @@
 // The one door to the machine a kernel runs on. Everything in kernels/ uses these names only:
 //   RSH_DEVICE                      a function of device code
 //   RSH_KERNEL                      a kernel, found by its name
+//   RSH_UNROLL                      before a loop whose variables are to stay in registers
 //   arch::Scope                     who takes part in a call: thread, warp or block
 //   arch::rank/size<Scope>, sync<Scope>, all<Scope>, leader<Scope>
 //   arch::block, blocks, sync_grid  the grid

@@ -1,12 +1,15 @@
 // NVIDIA GPUs, from compute capability 8.0 on. Included by nvcc, NVRTC and what uses NVRTC.
 //
 // Memory orders are those of the names, at system scope: a peer GPU, a NIC and the CPU are parties.
-// What only this GPU's kernels share has names of its own (claim_add, claim_swap).
+// What only this GPU's kernels share has names of its own (claim_add, claim_swap). None of it is
+// for the shared memory of a block: addresses are global ones, which spares the code a look at
+// each.
 #pragma once
 
 #include "kernels/arch/integers.hpp"
 
 #define RSH_DEVICE __device__ __forceinline__
+#define RSH_UNROLL _Pragma("unroll")
 #define RSH_KERNEL extern "C" __global__ void
 
 namespace railshmem::arch {
@@ -88,40 +91,40 @@ RSH_DEVICE To bits(From from) {
 }
 
 // PTX has no 8-bit registers.
-#define RSH_CUDA_LOAD_STORE(ORDER)                                                  \
-  RSH_DEVICE uint8_t load_##ORDER(const uint8_t* at) {                              \
-    uint32_t v;                                                                     \
-    asm volatile("ld." #ORDER ".sys.u8 %0, [%1];" : "=r"(v) : "l"(at) : "memory");  \
-    return static_cast<uint8_t>(v);                                                 \
-  }                                                                                 \
-  RSH_DEVICE uint16_t load_##ORDER(const uint16_t* at) {                            \
-    uint16_t v;                                                                     \
-    asm volatile("ld." #ORDER ".sys.u16 %0, [%1];" : "=h"(v) : "l"(at) : "memory"); \
-    return v;                                                                       \
-  }                                                                                 \
-  RSH_DEVICE uint32_t load_##ORDER(const uint32_t* at) {                            \
-    uint32_t v;                                                                     \
-    asm volatile("ld." #ORDER ".sys.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory"); \
-    return v;                                                                       \
-  }                                                                                 \
-  RSH_DEVICE uint64_t load_##ORDER(const uint64_t* at) {                            \
-    uint64_t v;                                                                     \
-    asm volatile("ld." #ORDER ".sys.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory"); \
-    return v;                                                                       \
+#define RSH_CUDA_LOAD_STORE(ORDER)                                                         \
+  RSH_DEVICE uint8_t load_##ORDER(const uint8_t* at) {                                     \
+    uint32_t v;                                                                            \
+    asm volatile("ld." #ORDER ".sys.global.u8 %0, [%1];" : "=r"(v) : "l"(at) : "memory");  \
+    return static_cast<uint8_t>(v);                                                        \
+  }                                                                                        \
+  RSH_DEVICE uint16_t load_##ORDER(const uint16_t* at) {                                   \
+    uint16_t v;                                                                            \
+    asm volatile("ld." #ORDER ".sys.global.u16 %0, [%1];" : "=h"(v) : "l"(at) : "memory"); \
+    return v;                                                                              \
+  }                                                                                        \
+  RSH_DEVICE uint32_t load_##ORDER(const uint32_t* at) {                                   \
+    uint32_t v;                                                                            \
+    asm volatile("ld." #ORDER ".sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory"); \
+    return v;                                                                              \
+  }                                                                                        \
+  RSH_DEVICE uint64_t load_##ORDER(const uint64_t* at) {                                   \
+    uint64_t v;                                                                            \
+    asm volatile("ld." #ORDER ".sys.global.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory"); \
+    return v;                                                                              \
   }
-#define RSH_CUDA_STORE(ORDER)                                                              \
-  RSH_DEVICE void store_##ORDER(uint8_t* at, uint8_t v) {                                  \
-    asm volatile("st." #ORDER ".sys.u8 [%0], %1;" ::"l"(at), "r"(static_cast<uint32_t>(v)) \
-                 : "memory");                                                              \
-  }                                                                                        \
-  RSH_DEVICE void store_##ORDER(uint16_t* at, uint16_t v) {                                \
-    asm volatile("st." #ORDER ".sys.u16 [%0], %1;" ::"l"(at), "h"(v) : "memory");          \
-  }                                                                                        \
-  RSH_DEVICE void store_##ORDER(uint32_t* at, uint32_t v) {                                \
-    asm volatile("st." #ORDER ".sys.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");          \
-  }                                                                                        \
-  RSH_DEVICE void store_##ORDER(uint64_t* at, uint64_t v) {                                \
-    asm volatile("st." #ORDER ".sys.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");          \
+#define RSH_CUDA_STORE(ORDER)                                                                     \
+  RSH_DEVICE void store_##ORDER(uint8_t* at, uint8_t v) {                                         \
+    asm volatile("st." #ORDER ".sys.global.u8 [%0], %1;" ::"l"(at), "r"(static_cast<uint32_t>(v)) \
+                 : "memory");                                                                     \
+  }                                                                                               \
+  RSH_DEVICE void store_##ORDER(uint16_t* at, uint16_t v) {                                       \
+    asm volatile("st." #ORDER ".sys.global.u16 [%0], %1;" ::"l"(at), "h"(v) : "memory");          \
+  }                                                                                               \
+  RSH_DEVICE void store_##ORDER(uint32_t* at, uint32_t v) {                                       \
+    asm volatile("st." #ORDER ".sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");          \
+  }                                                                                               \
+  RSH_DEVICE void store_##ORDER(uint64_t* at, uint64_t v) {                                       \
+    asm volatile("st." #ORDER ".sys.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");          \
   }
 RSH_CUDA_LOAD_STORE(relaxed)
 RSH_CUDA_LOAD_STORE(acquire)
@@ -130,22 +133,22 @@ RSH_CUDA_STORE(release)
 #undef RSH_CUDA_LOAD_STORE
 #undef RSH_CUDA_STORE
 
-#define RSH_CUDA_ATOMIC(NAME, OP, TYPE32, TYPE64, ORDER)          \
-  RSH_DEVICE uint32_t NAME(uint32_t* at, uint32_t v) {            \
-    uint32_t old;                                                 \
-    asm volatile("atom." ORDER "." OP "." TYPE32 " %0, [%1], %2;" \
-                 : "=r"(old)                                      \
-                 : "l"(at), "r"(v)                                \
-                 : "memory");                                     \
-    return old;                                                   \
-  }                                                               \
-  RSH_DEVICE uint64_t NAME(uint64_t* at, uint64_t v) {            \
-    uint64_t old;                                                 \
-    asm volatile("atom." ORDER "." OP "." TYPE64 " %0, [%1], %2;" \
-                 : "=l"(old)                                      \
-                 : "l"(at), "l"(v)                                \
-                 : "memory");                                     \
-    return old;                                                   \
+#define RSH_CUDA_ATOMIC(NAME, OP, TYPE32, TYPE64, ORDER)                 \
+  RSH_DEVICE uint32_t NAME(uint32_t* at, uint32_t v) {                   \
+    uint32_t old;                                                        \
+    asm volatile("atom." ORDER ".global." OP "." TYPE32 " %0, [%1], %2;" \
+                 : "=r"(old)                                             \
+                 : "l"(at), "r"(v)                                       \
+                 : "memory");                                            \
+    return old;                                                          \
+  }                                                                      \
+  RSH_DEVICE uint64_t NAME(uint64_t* at, uint64_t v) {                   \
+    uint64_t old;                                                        \
+    asm volatile("atom." ORDER ".global." OP "." TYPE64 " %0, [%1], %2;" \
+                 : "=l"(old)                                             \
+                 : "l"(at), "l"(v)                                       \
+                 : "memory");                                            \
+    return old;                                                          \
   }
 RSH_CUDA_ATOMIC(fetch_add, "add", "u32", "u64", "acq_rel.sys")
 RSH_CUDA_ATOMIC(fetch_and, "and", "b32", "b64", "acq_rel.sys")
@@ -158,7 +161,7 @@ RSH_CUDA_ATOMIC(claim_add, "add", "u32", "u64", "relaxed.gpu")
 #define RSH_CUDA_SWAP(NAME, ORDER)                                        \
   RSH_DEVICE uint32_t NAME(uint32_t* at, uint32_t expected, uint32_t v) { \
     uint32_t old;                                                         \
-    asm volatile("atom." ORDER ".cas.b32 %0, [%1], %2, %3;"               \
+    asm volatile("atom." ORDER ".global.cas.b32 %0, [%1], %2, %3;"        \
                  : "=r"(old)                                              \
                  : "l"(at), "r"(expected), "r"(v)                         \
                  : "memory");                                             \
@@ -166,7 +169,7 @@ RSH_CUDA_ATOMIC(claim_add, "add", "u32", "u64", "relaxed.gpu")
   }                                                                       \
   RSH_DEVICE uint64_t NAME(uint64_t* at, uint64_t expected, uint64_t v) { \
     uint64_t old;                                                         \
-    asm volatile("atom." ORDER ".cas.b64 %0, [%1], %2, %3;"               \
+    asm volatile("atom." ORDER ".global.cas.b64 %0, [%1], %2, %3;"        \
                  : "=l"(old)                                              \
                  : "l"(at), "l"(expected), "l"(v)                         \
                  : "memory");                                             \
@@ -252,8 +255,12 @@ RSH_DEVICE void fence_payload() {
 
 // Two words of 8 bytes as one store that nobody sees half of; 16-byte aligned.
 RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
-  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(first), "l"(second)
-               : "memory");
+  // A vector store would be the same instruction, but only this form promises a single access.
+  asm volatile(
+      "{\n\t.reg .b128 pair;\n\tmov.b128 pair, {%1, %2};\n\t"
+      "st.relaxed.sys.global.b128 [%0], pair;\n\t}" ::"l"(at),
+      "l"(first), "l"(second)
+      : "memory");
 }
 // The last of several, whose reader may sleep: nobody can be woken from here.
 RSH_DEVICE void store_last_pair(uint64_t* at, uint64_t first, uint64_t second) {
@@ -275,7 +282,7 @@ RSH_DEVICE uint64_t claim_together(uint64_t* counter) {
 struct alignas(16) Vec16 {
   uint32_t x, y, z, w;
 };
-RSH_DEVICE Vec16 load_vec(const Vec16* at) {  // read once: not kept in the first-level cache
+RSH_DEVICE Vec16 load_once(const Vec16* at) {  // read once: not kept in the first-level cache
   Vec16 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
@@ -283,7 +290,7 @@ RSH_DEVICE Vec16 load_vec(const Vec16* at) {  // read once: not kept in the firs
                : "memory");
   return v;
 }
-RSH_DEVICE void store_vec(Vec16* at, const Vec16& v) {
+RSH_DEVICE void store_once(Vec16* at, const Vec16& v) {
   asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x),
                "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");
@@ -328,13 +335,16 @@ RSH_DEVICE void sync_grid(GridWords* words) {
     // The top bit turns when all have come: block 0 adds what the others leave to the next turn.
     const uint32_t mine = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u;
     uint32_t before;
-    asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;"
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
                  : "=r"(before)
                  : "l"(&words->arrived), "r"(mine)
                  : "memory");
     uint32_t now;
     do {
-      asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(&words->arrived) : "memory");
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                   : "=r"(now)
+                   : "l"(&words->arrived)
+                   : "memory");
     } while (((now ^ before) & 0x80000000u) == 0);
   }
   __syncthreads();

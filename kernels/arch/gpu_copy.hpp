@@ -1,36 +1,54 @@
 // Copies by the threads of a GPU, whichever it is: written with the words of the file that includes
-// this one at its end (rank, load_vec, store_release, ...).
+// this one at its end (rank, load_once, store_release, ...).
 #pragma once
 
 namespace railshmem::arch {
+
+namespace detail {
+
+template <class W>
+RSH_DEVICE bool store_word(void* to, const void* from) {
+  if ((reinterpret_cast<uintptr_t>(to) & (sizeof(W) - 1)) != 0) return false;
+  W word;
+  if ((reinterpret_cast<uintptr_t>(from) & (sizeof(W) - 1)) == 0)
+    word = *static_cast<const W*>(from);
+  else
+    memcpy(&word, from, sizeof word);
+  store_release(static_cast<W*>(to), word);
+  return true;
+}
+
+}  // namespace detail
 
 // Aligned words of 1, 2, 4 and 8 bytes are stored whole: a peer that polls one never sees half of
 // it. Release, so that a word put after data announces the data. Every thread of a scope may call
 // it: all store the same.
 RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
-  if (bytes > 8 || bytes == 0 || (bytes & (bytes - 1)) != 0 ||
-      (reinterpret_cast<uintptr_t>(to) & (bytes - 1)) != 0)
-    return false;
-  uint64_t value = 0;
-  for (uint64_t i = 0; i < bytes; ++i)
-    value |= static_cast<uint64_t>(static_cast<const uint8_t*>(from)[i]) << (8 * i);
-  if (bytes == 8) store_release(static_cast<uint64_t*>(to), value);
-  if (bytes == 4) store_release(static_cast<uint32_t*>(to), static_cast<uint32_t>(value));
-  if (bytes == 2) store_release(static_cast<uint16_t*>(to), static_cast<uint16_t>(value));
-  if (bytes == 1) store_release(static_cast<uint8_t*>(to), static_cast<uint8_t>(value));
-  return true;
+  switch (bytes) {
+    case 8:
+      return detail::store_word<uint64_t>(to, from);
+    case 4:
+      return detail::store_word<uint32_t>(to, from);
+    case 2:
+      return detail::store_word<uint16_t>(to, from);
+    case 1:
+      return detail::store_word<uint8_t>(to, from);
+    default:
+      return false;
+  }
 }
 
-RSH_DEVICE void store_vec(uint64_t* at, uint64_t v) {
+// With those of 16 bytes: what copies are made of.
+RSH_DEVICE void store_once(uint64_t* at, uint64_t v) {
   *at = v;
 }
-RSH_DEVICE uint64_t load_vec(const uint64_t* at) {
+RSH_DEVICE uint64_t load_once(const uint64_t* at) {
   return *at;
 }
-RSH_DEVICE void store_vec(uint32_t* at, uint32_t v) {
+RSH_DEVICE void store_once(uint32_t* at, uint32_t v) {
   *at = v;
 }
-RSH_DEVICE uint32_t load_vec(const uint32_t* at) {
+RSH_DEVICE uint32_t load_once(const uint32_t* at) {
   return *at;
 }
 
@@ -50,19 +68,19 @@ RSH_DEVICE void copy_words(char* to, const char* from, uint64_t bytes, uint64_t 
   uint64_t i = me;
   for (; i + (kBatch - 1) * all < words; i += kBatch * all) {
     W v[kBatch];
-#pragma unroll
-    for (int k = 0; k < kBatch; ++k) v[k] = load_vec(source + i + k * all);
-#pragma unroll
-    for (int k = 0; k < kBatch; ++k) store_vec(target + i + k * all, v[k]);
+    RSH_UNROLL
+    for (int k = 0; k < kBatch; ++k) v[k] = load_once(source + i + k * all);
+    RSH_UNROLL
+    for (int k = 0; k < kBatch; ++k) store_once(target + i + k * all, v[k]);
   }
   if (i < words) {  // what is left is less than a batch, and still many loads at once
     W v[kBatch];
-#pragma unroll
+    RSH_UNROLL
     for (int k = 0; k < kBatch - 1; ++k)
-      if (i + k * all < words) v[k] = load_vec(source + i + k * all);
-#pragma unroll
+      if (i + k * all < words) v[k] = load_once(source + i + k * all);
+    RSH_UNROLL
     for (int k = 0; k < kBatch - 1; ++k)
-      if (i + k * all < words) store_vec(target + i + k * all, v[k]);
+      if (i + k * all < words) store_once(target + i + k * all, v[k]);
   }
   for (uint64_t b = head + words * sizeof(W) + me; b < bytes; b += all) to[b] = from[b];
 }

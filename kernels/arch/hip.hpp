@@ -9,6 +9,7 @@
 #include "kernels/arch/integers.hpp"
 
 #define RSH_DEVICE __attribute__((device, always_inline)) inline
+#define RSH_UNROLL _Pragma("unroll")
 #define RSH_KERNEL extern "C" __attribute__((global)) void
 
 // Device code has no C library.
@@ -160,14 +161,16 @@ RSH_DEVICE void fence_payload() {
   fence_system();
 }
 
-// Two words of 8 bytes: whoever acquires the first sees the second.
+// Two words of 8 bytes, of several pairs of which store_last_pair is the last.
 RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
   store_relaxed(at + 1, second);
-  store_release(at, first);
+  store_relaxed(at, first);
 }
-// The last of several, whose reader may sleep: nobody can be woken from here.
+// Publishes all pairs to whoever acquires its first word: one release for all of them. Nobody can
+// be woken from here.
 RSH_DEVICE void store_last_pair(uint64_t* at, uint64_t first, uint64_t second) {
-  store_pair(at, first, second);
+  store_relaxed(at + 1, second);
+  store_release(at, first);
 }
 
 // claim_add of 1. The compiler takes places for a whole wave with one atomic by itself.
@@ -178,10 +181,10 @@ RSH_DEVICE uint64_t claim_together(uint64_t* counter) {
 // ---- copies ------------------------------------------------------------------------------------
 
 using Vec16 = uint32_t __attribute__((ext_vector_type(4)));
-RSH_DEVICE Vec16 load_vec(const Vec16* at) {  // read once
+RSH_DEVICE Vec16 load_once(const Vec16* at) {  // read once
   return __builtin_nontemporal_load(at);
 }
-RSH_DEVICE void store_vec(Vec16* at, const Vec16& v) {
+RSH_DEVICE void store_once(Vec16* at, const Vec16& v) {
   __builtin_nontemporal_store(v, at);
 }
 

@@ -12,6 +12,7 @@
 #include "kernels/arch/integers.hpp"
 
 #define RSH_DEVICE inline
+#define RSH_UNROLL
 #define RSH_KERNEL extern "C" __attribute__((visibility("default"))) void
 
 namespace railshmem::arch {
@@ -191,6 +192,11 @@ RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
       return false;
   }
 }
+
+// What a GPU loads and stores at once.
+struct alignas(16) Vec16 {
+  uint32_t x, y, z, w;
+};
 
 // The scope's threads copy together; nobody may rely on the result before sync<S>().
 template <Scope S>

@@ -117,6 +117,49 @@ def trace_merge(directory: Path, output: Path) -> None:
         raise click.ClickException(str(error)) from error
 
 
+@cli.command("compile")
+@click.argument("names", nargs=-1, metavar="[KERNELS]...")
+@click.option(
+    "--arch",
+    "architectures",
+    multiple=True,
+    metavar="ARCH",
+    help="sm_90, gfx942, ...; may be given several times. Default: sm_80, sm_90 and sm_100.",
+)
+def compile_kernels(names: tuple[str, ...], architectures: tuple[str, ...]) -> None:
+    """Compile kernels ahead of time, all or those named; no GPU is needed.
+
+    They go into RAILSHMEM_CACHE (railshmem path --cache), from where jobs take them.
+    """
+    from rich.console import Console
+
+    from railshmem.errors import GpuError
+    from railshmem.kernels import kernel_names
+    from railshmem.kernels.ahead import ARCHITECTURES, compile_all, text_of
+
+    console = Console(stderr=True, quiet=launched_rank() != 0)
+    try:
+        rows = compile_all(names or kernel_names(), architectures or ARCHITECTURES, console)
+    except GpuError as error:
+        raise click.ClickException(str(error)) from error
+    _print(text_of(rows))
+
+
+@cli.command()
+@click.option("--include", "wanted", flag_value="include", help="Headers for users' kernels.")
+@click.option("--cache", "wanted", flag_value="cache", help="Kernels that were compiled.")
+def path(wanted: str | None) -> None:
+    """Print one of the library's folders, for the command lines of compilers."""
+    from railshmem.kernels import INCLUDE, cache_folder
+
+    if wanted is None:
+        raise click.UsageError("which one? --include or --cache")
+    folder = INCLUDE if wanted == "include" else cache_folder()
+    if folder is None:
+        raise click.ClickException("the user has no home folder: set RAILSHMEM_CACHE")
+    _print(f"{folder}\n")
+
+
 def _print(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()

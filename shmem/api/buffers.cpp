@@ -63,6 +63,10 @@ void* Runtime::register_symmetric(void* address, std::size_t bytes, std::shared_
          ": address and size must be multiples of the page size, ", kPage);
   if (in_heap(address, 0))
     fail(ErrorKind::argument, "register_symmetric at ", address, ": it is in the heap already");
+  if (parts.memory.on_gpu())
+    fail(ErrorKind::argument, "register_symmetric of ", bytes, " bytes at ", address,
+         ": the heap is in GPU memory, which cannot take the place of memory that exists; allocate "
+         "from the heap (shmem_malloc, railshmem.torch_pool) instead");
   void* block = malloc(bytes, kPage);  // all agree on the size, or all raise
   std::string error;
   try {

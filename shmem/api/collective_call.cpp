@@ -42,7 +42,8 @@ void CollectiveCall::require_apart(const void* dest, std::size_t dest_bytes, con
 }
 
 void CollectiveCall::exchange(const void* data, std::size_t bytes, const Meetings::Take& take) {
-  meetings.exchange(team, data, bytes, take);
+  const HeapView view(parts.memory, data, bytes);
+  meetings.exchange(team, view.data(), bytes, take);
   moving_ = false;
 }
 
@@ -71,6 +72,11 @@ device::Signal CollectiveCall::told_signal() const {
 
 void CollectiveCall::send(int member, void* dest, const void* source, std::size_t bytes,
                           bool tell) {
+  if (parts.memory.on_gpu() && parts.context.peer_base[world(member)] != nullptr) {
+    copy(in(member, static_cast<char*>(dest)), source, bytes);
+    if (tell) this->tell(member);
+    return;
+  }
   meetings.raise_if(!device::put_signal<arch::Scope::thread>(
       &parts.context, dest, source, bytes, tell ? told_signal() : device::no_signal(),
       world(member)));

@@ -66,6 +66,10 @@ class CollectiveCall {
   // The member that stands for `member` in a node: the same place, round and round.
   int counterpart(int member, int node) const;
 
+  // Between any memories of this PE and of local members.
+  void copy(void* to, const void* from, std::size_t bytes) const {
+    parts.memory.copy(to, from, bytes);
+  }
   // Starts a move to the same or another symmetric place of `member`, and tells it when it is done.
   void send(int member, void* dest, const void* source, std::size_t bytes, bool tell);
   void tell(int member);

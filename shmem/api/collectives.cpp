@@ -45,10 +45,6 @@ const char* at(const void* base, std::size_t offset) {
   return static_cast<const char*>(base) + offset;
 }
 
-void copy(void* to, const void* from, std::size_t bytes) {
-  arch::copy<arch::Scope::thread>(to, from, bytes);
-}
-
 }  // namespace
 
 void team_sync(Runtime& runtime, Team& team) {
@@ -98,7 +94,8 @@ void broadcast_large(CollectiveCall& call, void* dest, const void* source, std::
   const auto place = [&](int slice) { return slice_of(bytes, 1, slice, slices); };
   if (my_slice >= 0) {
     const Slice part = place(my_slice);
-    if (node == top && me != root) copy(at(dest, part.begin), from_root + part.begin, part.size);
+    if (node == top && me != root)
+      call.copy(at(dest, part.begin), from_root + part.begin, part.size);
     if (node != top) call.wait_told(me, carrier(my_slice, parent_of(node, top, n_nodes)));
     const char* have = me == root ? at(source, part.begin) : at(dest, part.begin);
     for_each_child(node, top, n_nodes, [&](int child) {
@@ -113,10 +110,10 @@ void broadcast_large(CollectiveCall& call, void* dest, const void* source, std::
     const int holder = carrier(slice, node);
     const bool from_top = node == top && (slice != my_slice || me == root);
     if (from_top && !(me == root && dest == source))
-      copy(at(dest, part.begin), from_root + part.begin, part.size);
+      call.copy(at(dest, part.begin), from_root + part.begin, part.size);
     if (node != top && holder != me) {
       call.wait_told(me, holder);
-      copy(at(dest, part.begin), call.in(holder, at(dest, part.begin)), part.size);
+      call.copy(at(dest, part.begin), call.in(holder, at(dest, part.begin)), part.size);
     }
   }
 }
@@ -136,7 +133,7 @@ void broadcast(Runtime& runtime, Team& team, void* dest, const void* source, std
   if (is_small(team, bytes)) {
     call.exchange(source, team.my_pe() == root ? bytes : 0,
                   [&](int member, const char* data, std::size_t size) {
-                    if (member == root && !in_place) std::memcpy(dest, data, size);
+                    if (member == root && !in_place) call.copy(dest, data, size);
                   });
     return;
   }
@@ -167,12 +164,12 @@ void gather_large(CollectiveCall& call, void* dest, const void* source,
     const std::size_t size = begins[which + 1] - begins[which];
     char* to = at(dest, begins[which]);
     if (call.is_local(from)) {
-      copy(to, call.in(from, at(source, 0)), size);
+      call.copy(to, call.in(from, at(source, 0)), size);
       continue;
     }
     const int holder = call.counterpart(from, node);
     call.wait_told(holder, from);
-    if (holder != me) copy(to, call.in(holder, to), size);
+    if (holder != me) call.copy(to, call.in(holder, to), size);
   }
 }
 
@@ -187,7 +184,7 @@ void fcollect(Runtime& runtime, Team& team, void* dest, const void* source, std:
   call.begin("dest offset, source offset, bytes", call.offset(dest), call.offset(source), bytes);
   if (is_small(team, bytes)) {
     call.exchange(source, bytes, [&](int member, const char* data, std::size_t size) {
-      std::memcpy(at(dest, static_cast<std::size_t>(member) * bytes), data, size);
+      call.copy(at(dest, static_cast<std::size_t>(member) * bytes), data, size);
     });
     return;
   }
@@ -318,6 +315,8 @@ struct Reduction {
 
 // Small enough to stay in a core's cache while all members' parts are added to it; whole elements.
 constexpr std::size_t kCached = 16 * 1024;
+// Of a GPU's memory, so large that what a copy to the host costs is spread over much.
+constexpr std::size_t kStaged = 1024 * 1024;
 
 // `into` = [begin, begin + size) of the sources of my node's members, in their order.
 void reduce_node(CollectiveCall& call, char* into, const void* source, Slice part,
@@ -325,21 +324,26 @@ void reduce_node(CollectiveCall& call, char* into, const void* source, Slice par
   const Team& team = call.team;
   const auto& mates = team.nodes()[static_cast<std::size_t>(team.device().node)];
   const char* own = at(source, part.begin);
+  const HeapMemory& memory = call.parts.memory;
   alignas(64) char block[kCached];
-  for (std::size_t done = 0; done < part.size; done += kCached) {
-    const std::size_t bytes = std::min(kCached, part.size - done);
+  std::vector<char> staged(memory.on_gpu() ? std::min(kStaged, part.size) : 0);
+  const std::size_t step = memory.on_gpu() ? kStaged : kCached;
+  for (std::size_t done = 0; done < part.size; done += step) {
+    const std::size_t bytes = std::min(step, part.size - done);
+    char* sum = into + done;
     // In place, my own part must last until its turn.
-    char* sum = into == own ? block : into + done;
+    if (into == own) sum = block;
+    if (memory.on_gpu()) sum = staged.data();
     bool first = true;
     for (const int mate : mates) {
-      const char* from = call.in(mate, own + done);
+      const HeapView theirs(memory, call.in(mate, own + done), bytes);
       if (first)
-        std::memcpy(sum, from, bytes);
+        std::memcpy(sum, theirs.data(), bytes);
       else
-        combine(sum, from, bytes);
+        combine(sum, theirs.data(), bytes);
       first = false;
     }
-    if (sum == block) std::memcpy(into + done, block, bytes);
+    if (sum != into + done) call.copy(into + done, sum, bytes);
   }
 }
 
@@ -363,7 +367,9 @@ void reduce_nodes(CollectiveCall& call, void* dest, char* partial, std::size_t b
     call.send(call.counterpart(me, other), from_node(node), partial + theirs.begin, theirs.size,
               true);
   }
-  char* sum = at(dest, begin + mine.begin);
+  char* const result = at(dest, begin + mine.begin);
+  std::vector<char> staged(call.parts.memory.on_gpu() ? mine.size : 0);
+  char* const sum = staged.empty() ? result : staged.data();
   for (int other = 0; other < n_nodes; ++other) {
     if (other != node) call.wait_told(me, call.counterpart(me, other));
     const char* part = other == node ? partial + mine.begin : from_node(other);
@@ -372,8 +378,9 @@ void reduce_nodes(CollectiveCall& call, void* dest, char* partial, std::size_t b
     else
       combine(sum, part, mine.size);
   }
+  if (sum != result) call.copy(result, sum, mine.size);
   for (int i = 1; i < n_nodes; ++i)
-    call.send(call.counterpart(me, (node + i) % n_nodes), sum, sum, mine.size, false);
+    call.send(call.counterpart(me, (node + i) % n_nodes), result, result, mine.size, false);
 }
 
 void reduce_large(CollectiveCall& call, void* dest, const void* source, std::size_t bytes,
@@ -411,7 +418,7 @@ void reduce_large(CollectiveCall& call, void* dest, const void* source, std::siz
       if (carrier == local) continue;
       const Slice part = part_of(carrier);
       char* to = at(dest, part.begin);
-      copy(to, call.in(mates[static_cast<std::size_t>(carrier)], to), part.size);
+      call.copy(to, call.in(mates[static_cast<std::size_t>(carrier)], to), part.size);
     }
   }
 }
@@ -438,7 +445,7 @@ void reduce(Runtime& runtime, Team& team, void* dest, const void* source, std::s
       else
         combine(sum, data, size);
     });
-    if (bytes > 0) std::memcpy(dest, sum, bytes);
+    if (bytes > 0) call.copy(dest, sum, bytes);
     return;
   }
   reduce_large(call, dest, source, bytes, combine);

@@ -42,6 +42,7 @@ Context::Context(Runtime::Parts& parts, device::Lanes lanes, std::shared_ptr<Tea
       team_(std::move(team)),
       ctx_(&parts.context),
       finalized_(&parts.finalized),
+      short_way_(parts.context.trace == nullptr && !parts.memory.on_gpu()),
       heap_begin_(reinterpret_cast<uint64_t>(parts.heap.base()) + parts.heap.own_bytes()),
       heap_bytes_(parts.heap.bytes() - parts.heap.own_bytes()),
       pes_(team_->device().pes),
@@ -84,7 +85,7 @@ bool Context::reaches(int pe) const {
 
 void Context::put(void* dest, const void* source, std::size_t bytes, int pe) {
   const int world = check("shmem_put", "dest", dest, bytes, pe);
-  if (reaches(world) && ctx_->trace == nullptr) {  // the shortest way
+  if (reaches(world) && short_way_) {
     parts_.count(Operation::put, world, bytes);
     device::put<Transport::p2p, kThread>(ctx_, dest, source, bytes, world, lanes_.first);
     return;
@@ -120,11 +121,27 @@ void Context::put_checked(void* dest, const void* source, std::size_t bytes,
   parts_.count(Operation::put, pe, bytes);
   if (signals) parts_.count(Operation::signal, pe, sizeof signal.value);
   const bool done = reaches(pe)
-                        ? device::put_signal<Transport::p2p, kThread>(ctx, dest, source, bytes,
-                                                                      signal, pe, lanes_.first)
+                        ? put_mapped(dest, source, bytes, signal, pe)
                         : put_by_nic(static_cast<char*>(dest), static_cast<const char*>(source),
                                      bytes, signal, pe, reuse);
   if (!done) parts_.raise_stopped();
+}
+
+bool Context::put_mapped(void* dest, const void* source, std::size_t bytes,
+                         const device::Signal& signal, int pe) {
+  if (!parts_.memory.on_gpu())
+    return device::put_signal<Transport::p2p, kThread>(ctx_, dest, source, bytes, signal, pe,
+                                                       lanes_.first);
+  void* to = device::in_peer(ctx_, static_cast<char*>(dest), pe);
+  if (signal.op == AtomicOp::set) {
+    parts_.gpu->copy_and_set(to, source, bytes, device::in_peer(ctx_, signal.word, pe),
+                             signal.value);
+    return true;
+  }
+  parts_.gpu->copy(to, source, bytes);
+  if (signal.op == AtomicOp::none) return true;
+  update_checked(signal.op, signal.word, 8, signal.value, pe);
+  return true;
 }
 
 // Over a NIC the source must be registered and stay as it is until it has left. Large registered
@@ -134,6 +151,11 @@ bool Context::put_by_nic(char* dest, const char* source, std::size_t bytes,
   const device::DeviceContext* ctx = &parts_.context;
   const uint32_t lane = lanes_.first;
   if (bytes == 0) return device::ring_signal<Transport::proxy>(ctx, signal, pe, lane);
+  uint64_t word;
+  if (bytes <= sizeof word && parts_.memory.on_gpu()) {
+    parts_.memory.copy(&word, source, bytes);
+    source = reinterpret_cast<const char*>(&word);
+  }
   if (bytes == 8 && reinterpret_cast<uint64_t>(dest) % 8 == 0)
     return put_word<uint64_t>(ctx, dest, source, signal, pe, lane);
   if (bytes == 4 && reinterpret_cast<uint64_t>(dest) % 4 == 0)
@@ -148,7 +170,7 @@ bool Context::put_by_nic(char* dest, const char* source, std::size_t bytes,
     const std::size_t piece = std::min<std::size_t>(bytes - done, bounce.largest_piece());
     char* at = bounce.take(ctx, piece);
     if (at == nullptr) return false;
-    std::memcpy(at, source + done, piece);
+    parts_.memory.copy(at, source + done, piece);
     const bool last = done + piece == bytes;
     if (!device::put_signal<Transport::proxy, kThread>(
             ctx, dest + done, at, piece, last ? signal : device::no_signal(), pe, lane))
@@ -166,6 +188,7 @@ void Context::get(void* dest, const void* source, std::size_t bytes, int pe) {
   if (bytes == 0) return;
   const TraceSpan span(parts_.context.trace, Moment::get, bytes, world, -1, lanes_.first);
   parts_.count(Operation::get, world, bytes);
+  if (reaches(world) && parts_.memory.on_gpu()) return copy_from(dest, source, bytes, world);
   const bool done =
       reaches(world) || parts_.registered(dest, bytes)
           ? device::get<kThread>(&parts_.context, dest, source, bytes, world, lanes_.first)
@@ -178,11 +201,16 @@ void Context::get_nbi(void* dest, const void* source, std::size_t bytes, int pe)
   if (bytes == 0) return;
   const TraceSpan span(parts_.context.trace, Moment::get, bytes, world, -1, lanes_.first);
   parts_.count(Operation::get, world, bytes);
+  if (reaches(world) && parts_.memory.on_gpu()) return copy_from(dest, source, bytes, world);
   const bool done =
       reaches(world) || parts_.registered(dest, bytes)
           ? device::get_nbi<kThread>(&parts_.context, dest, source, bytes, world, lanes_.first)
           : get_by_nic(static_cast<char*>(dest), static_cast<const char*>(source), bytes, world);
   if (!done) parts_.raise_stopped();
+}
+
+void Context::copy_from(void* dest, const void* source, std::size_t bytes, int pe) {
+  parts_.gpu->copy(dest, device::in_peer(ctx_, static_cast<const char*>(source), pe), bytes);
 }
 
 bool Context::get_by_nic(char* dest, const char* source, std::size_t bytes, int pe) {
@@ -198,7 +226,7 @@ bool Context::get_by_nic(char* dest, const char* source, std::size_t bytes, int 
     bounce.posted(ctx, pe, lanes_.first);  // also after a timeout: late bytes must not land in
                                            // another's piece
     if (!came) return false;
-    std::memcpy(dest + done, at, piece);
+    parts_.memory.copy(dest + done, at, piece);
     done += piece;
   }
   return true;
@@ -217,6 +245,7 @@ void Context::quiet() {
   const TraceSpan span(parts_.context.trace, Moment::quiet, 0, -1, -1, lanes_.first);
   if (n_fetches_.load(std::memory_order_relaxed) > 0) collect(0);
   if (!device::quiet(&parts_.context, lanes_)) parts_.raise_stopped();
+  parts_.raise_if_kernel_stopped();
 }
 
 }  // namespace railshmem

@@ -96,9 +96,17 @@ class Context {
   bool reaches(int pe) const;  // by load and store
   void put_checked(void* dest, const void* source, std::size_t bytes, const device::Signal& signal,
                    int pe, Reuse reuse);
+  bool put_mapped(void* dest, const void* source, std::size_t bytes, const device::Signal& signal,
+                  int pe);
   bool put_by_nic(char* dest, const char* source, std::size_t bytes, const device::Signal& signal,
                   int pe, Reuse reuse);
+  void copy_from(void* dest, const void* source, std::size_t bytes, int pe);  // a mapped GPU
   bool get_by_nic(char* dest, const char* source, std::size_t bytes, int pe);
+  uint64_t atomic_by_gpu(device::AtomicOp op, void* word, unsigned width, uint64_t operand,
+                         uint64_t compare, int pe);
+  uint64_t fetch_checked(device::AtomicOp op, void* word, unsigned width, uint64_t operand,
+                         uint64_t compare, int pe);
+  void update_checked(device::AtomicOp op, void* word, unsigned width, uint64_t operand, int pe);
   void collect(std::size_t keep);
 
   Runtime::Parts& parts_;
@@ -109,6 +117,7 @@ class Context {
   // What every operation looks at.
   const device::DeviceContext* const ctx_;
   const bool* const finalized_;
+  const bool short_way_;  // a put to a mapped peer is a copy by this thread and nothing else
   const uint64_t heap_begin_;
   const uint64_t heap_bytes_;
   const int* const pes_;

@@ -42,6 +42,16 @@ void Context::iput(void* dest, const void* source, std::ptrdiff_t dst, std::ptrd
   if (dst == 1 && sst == 1)
     return put_checked(to, from, nelems * element_bytes, device::no_signal(), world,
                        Reuse::at_once);
+  // From here on the source is read by plain loads.
+  const HeapView view(parts_.memory, source, extent(sst, nelems, element_bytes));
+  from = view.data();
+  if (reaches(world) && parts_.memory.on_gpu()) {
+    std::vector<GpuSide::Piece> pieces;
+    for (std::size_t i = 0; i < nelems; ++i)
+      pieces.push_back(
+          {device::in_peer(ctx_, to + i * to_step, world), from + i * from_step, element_bytes});
+    return parts_.gpu->copy_all(pieces);
+  }
   if (dst == 1 && !reaches(world)) {  // one piece there: gather here
     std::vector<char> gathered;
     for (std::size_t i = 0; i < nelems; to += gathered.size()) {
@@ -66,6 +76,13 @@ void Context::iget(void* dest, const void* source, std::ptrdiff_t dst, std::ptrd
   const std::size_t from_step = static_cast<std::size_t>(sst) * element_bytes;
   auto* to = static_cast<char*>(dest);
   const auto* from = static_cast<const char*>(source);
+  if (reaches(world) && parts_.memory.on_gpu()) {
+    std::vector<GpuSide::Piece> pieces;
+    for (std::size_t i = 0; i < nelems; ++i)
+      pieces.push_back(
+          {to + i * to_step, device::in_peer(ctx_, from + i * from_step, world), element_bytes});
+    return parts_.gpu->copy_all(pieces);
+  }
   if (reaches(world)) {
     for (std::size_t i = 0; i < nelems; ++i)
       device::get<device::Transport::p2p, arch::Scope::thread>(
@@ -81,7 +98,7 @@ void Context::iget(void* dest, const void* source, std::ptrdiff_t dst, std::ptrd
     const char* start = from + first * from_step;
     if (!get_by_nic(piece.data(), start, piece.size(), world)) parts_.raise_stopped();
     for (std::size_t i = 0; i < count; ++i)
-      std::memcpy(to + (first + i) * to_step, piece.data() + i * from_step, element_bytes);
+      parts_.memory.copy(to + (first + i) * to_step, piece.data() + i * from_step, element_bytes);
   }
 }
 

@@ -36,7 +36,9 @@ class Lock {
   }
 
   uint64_t self() const { return static_cast<uint64_t>(runtime_.my_pe()) + 1; }
-  bool held() const { return (arch::load_acquire(word_) & (kHolds | kWaits)) != 0; }
+  uint64_t look() const { return runtime_.parts().memory.load(word_); }
+  bool holds() const { return (look() & kHolds) != 0; }
+  bool held() const { return (look() & (kHolds | kWaits)) != 0; }
 
   // Puts this PE at the end of the queue; returns the one before it, plus one. With `only_if_free`
   // the queue stays as it is where it is not empty.
@@ -55,7 +57,7 @@ class Lock {
     device::Waiter waiter(&runtime_.context(), device::Waiting::lock, predecessor,
                           device::offset_of(&runtime_.context(), word_));
     uint64_t seen;
-    while (((seen = arch::load_acquire(word_)) & kWaits) != 0)
+    while (((seen = look()) & kWaits) != 0)
       if (!waiter.again(seen)) runtime_.parts().raise_stopped();
   }
 
@@ -75,7 +77,7 @@ class Lock {
     device::Waiter waiter(&runtime_.context(), device::Waiting::lock, -1,
                           device::offset_of(&runtime_.context(), word_));
     uint64_t seen;
-    while (next_of(seen = arch::load_acquire(word_)) == 0)
+    while (next_of(seen = look()) == 0)
       if (!waiter.again(seen)) runtime_.parts().raise_stopped();
     return static_cast<int>(next_of(seen)) - 1;
   }
@@ -132,7 +134,7 @@ bool test_lock(Runtime& runtime, uint64_t* word) {
 void clear_lock(Runtime& runtime, uint64_t* word) {
   Lock lock(runtime, "shmem_clear_lock", word);
   const int me = runtime.my_pe();
-  if ((arch::load_acquire(word) & kHolds) == 0)
+  if (!lock.holds())
     fail(ErrorKind::argument, "shmem_clear_lock: PE ", me, " does not hold this lock");
   runtime.default_context().quiet();
   if (lock.leave_if_last()) return lock.add(me, 0 - kHolds);

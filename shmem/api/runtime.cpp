@@ -23,8 +23,9 @@ enum CallNumber : uint64_t { kMalloc, kFree, kRealloc, kFinalize };
 // ---- life
 // ----------------------------------------------------------------------------------------
 
-Runtime::Runtime(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings)
-    : parts_(std::make_unique<Parts>(std::move(bootstrap), settings)) {}
+Runtime::Runtime(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings,
+                 KernelSource kernels)
+    : parts_(std::make_unique<Parts>(std::move(bootstrap), settings, std::move(kernels))) {}
 
 Runtime::~Runtime() = default;
 
@@ -68,6 +69,12 @@ Bootstrap& Runtime::bootstrap() {
 const device::DeviceContext& Runtime::context() const {
   return parts_->context;
 }
+GpuSide* Runtime::gpu() const {
+  return parts_->gpu.get();
+}
+const std::string& Runtime::device_reason() const {
+  return parts_->gpu_choice.reason;
+}
 const std::vector<PeCard>& Runtime::cards() const {
   return parts_->cards;
 }
@@ -101,6 +108,21 @@ void Runtime::Parts::raise_stopped() {
   }
   if (error.kind() == ErrorKind::peer_lost) loss_reported = true;
   throw error;
+}
+
+void Runtime::Parts::raise_if_kernel_stopped() {
+  if (!gpu) return;
+  const std::lock_guard<std::mutex> held(stop_mutex);
+  const device::StopRecord& record = gpu->stop();
+  // Acquire: the report was written before its reason.
+  const auto reason = static_cast<Stop>(arch::load_acquire(&record.stop));
+  if (reason == Stop::none) return;
+  const Error error = error_of(reason, record.report, context.pe);
+  if (reason == Stop::timeout)  // ends one call
+    gpu->clear_stop();
+  else  // the job's end: waits of the CPU hear of it too
+    device::stop_with(&context, reason, record.report);
+  throw Error(error.kind(), text("in a kernel: ", error.what()));
 }
 
 JobNews Runtime::wait_for_news(double timeout_s) {
@@ -169,6 +191,7 @@ void Runtime::barrier_all() {
 
 void Runtime::sync_all() {
   require_usable();
+  parts_->raise_if_kernel_stopped();
   parts_->count_in_one_domain(trace::Operation::collective, 0);
   parts_->meetings.sync(*world());
 }
@@ -211,7 +234,7 @@ void* Runtime::calloc(std::size_t count, std::size_t size) {
   if (size != 0 && count > SIZE_MAX / size)
     fail(ErrorKind::argument, "shmem_calloc: ", count, " times ", size, " bytes are beyond memory");
   void* block = malloc(count * size);
-  if (block != nullptr) std::memset(block, 0, count * size);
+  if (block != nullptr) parts_->memory.fill(block, 0, count * size);
   parts_->meetings.sync(*world());  // nobody puts into what is still to be cleared
   return block;
 }
@@ -235,7 +258,7 @@ void* Runtime::realloc(void* symmetric, std::size_t bytes) {
   }
   if (bytes == *size) return symmetric;
   void* moved = parts.heap.allocate(bytes, kDefaultAlignment, my_pe());
-  std::memcpy(moved, symmetric, std::min<std::size_t>(bytes, *size));
+  parts.memory.copy(moved, symmetric, std::min<std::size_t>(bytes, *size));
   // Nobody writes to the new block before all have moved.
   parts.meetings.sync(*world());
   parts.heap.release(symmetric);

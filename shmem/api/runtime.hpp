@@ -12,8 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/arch/host_launch.hpp"
+#include "kernels/arch/launch.hpp"
 #include "kernels/shmem/order.hpp"
+#include "shmem/api/gpu_side.hpp"
 #include "shmem/base/error.hpp"
 #include "shmem/base/settings.hpp"
 #include "shmem/bootstrap/bootstrap.hpp"
@@ -47,7 +48,9 @@ class Runtime {
 
   // Collective: makes the heap, maps the peers of the node, registers the heap on every NIC,
   // connects lanes to the peers that need them and starts the progress thread. Throws Error(init).
-  Runtime(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings);
+  // `kernels`: where a GPU's come from; not asked where the job runs on CPUs.
+  Runtime(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings,
+          KernelSource kernels = nullptr);
 
   // Without finalize() the job's peers are not waited for.
   ~Runtime();
@@ -63,8 +66,12 @@ class Runtime {
   const Settings& settings() const;
   Bootstrap& bootstrap();
 
-  // What kernels receive.
+  // What kernels on the CPU receive.
   const device::DeviceContext& context() const;
+  // Null where the heap is in host memory.
+  GpuSide* gpu() const;
+  // Why the job runs on GPUs, and on this one, or why not.
+  const std::string& device_reason() const;
 
   // ---- memory ----
 

@@ -11,6 +11,9 @@
 #include "kernels/shmem/order.hpp"
 #include "shmem/api/bounce.hpp"
 #include "shmem/api/context.hpp"
+#include "shmem/api/gpu_choice.hpp"
+#include "shmem/api/gpu_side.hpp"
+#include "shmem/api/heap_memory.hpp"
 #include "shmem/api/meetings.hpp"
 #include "shmem/api/pe_card.hpp"
 #include "shmem/api/peer_watch.hpp"
@@ -26,6 +29,7 @@ namespace railshmem {
 
 // Where the library's own words lie in the heap: the same on every PE.
 struct OwnArea {
+  uint64_t stop = 0;  // the PE's StopRecord, which kernels of a GPU look at too
   uint64_t teams = 0;
   uint64_t receives = 0;
   uint64_t scratch = 0;
@@ -37,11 +41,15 @@ OwnArea own_area(const Settings& settings, int n_pes, bool has_nics);
 
 class Runtime::Parts {
  public:
-  Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen);  // setup.cpp
+  Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen, KernelSource kernels);  // setup.cpp
   ~Parts();
 
   // Throws why a wait of this PE ended early; clears timeouts and interrupts.
   [[noreturn]] void raise_stopped();
+
+  // Throws what ended a kernel's wait since it was last asked; a kernel that gave up has ended, and
+  // its stream has gone on.
+  void raise_if_kernel_stopped();
 
   void require_usable() const;
   // [address, address + bytes) is not in the heap: throws Error(argument) saying so.
@@ -70,14 +78,18 @@ class Runtime::Parts {
   std::shared_ptr<Bootstrap> bootstrap;
   Settings settings;
   OwnArea own;
-  device::StopRecord stop = {};
   std::mutex stop_mutex;
   std::atomic<uint64_t> stops_cleared{0};
   std::atomic<bool> loss_reported{false};
   device::DeviceContext context = {};
   std::unique_ptr<trace::Recorder> recorder;  // null where no timeline is written
   std::unique_ptr<nic::Provider> provider;    // null where the job has no NICs
-  SymmetricHeap heap;
+  GpuChoice gpu_choice;
+  const std::unique_ptr<SymmetricHeap> heap_memory;
+  SymmetricHeap& heap;
+  device::StopRecord& stop;      // in the heap's host part
+  std::unique_ptr<GpuSide> gpu;  // null where the heap is in host memory
+  HeapMemory memory;
   std::vector<PeCard> cards;
   std::unique_ptr<Topology> topology;
   std::vector<device::Transport> transports;
@@ -101,6 +113,8 @@ class Runtime::Parts {
   bool finalized = false;
 
  private:
+  std::unique_ptr<SymmetricHeap> make_heap() const;
+  std::string start_gpu();
   PeCard own_card();
   void exchange_cards();
   void map_node();

@@ -23,10 +23,11 @@ uint32_t n_emulated_rails(const Settings& settings) {
   return settings.nodes > 1 ? 1 : 0;
 }
 
-std::unique_ptr<nic::Provider> make_provider(const Settings& settings, int pe) {
+std::unique_ptr<nic::Provider> make_provider(const Settings& settings, int pe,
+                                             const std::optional<gpu::Site>& site) {
   const uint32_t rails = n_emulated_rails(settings);
   if (rails == 0) return nullptr;
-  return nic::make_emulated_provider(pe, rails, settings.emulated);
+  return nic::make_emulated_provider(pe, rails, settings.emulated, site);
 }
 
 // Collective: throws on every PE when one of them has something to say.
@@ -55,6 +56,7 @@ std::string first_difference(const std::string& a, const std::string& b) {
 
 OwnArea own_area(const Settings& settings, int n_pes, bool has_nics) {
   OwnArea own;
+  own.stop = place(own.bytes, sizeof(device::StopRecord));
   own.teams = place(own.bytes, Teams::area_bytes(settings.teams, n_pes));
   if (!has_nics) return own;
   own.receives = place(own.bytes, proxy::Connections::receive_area(n_pes, settings.lanes));
@@ -64,20 +66,56 @@ OwnArea own_area(const Settings& settings, int n_pes, bool has_nics) {
   return own;
 }
 
-Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen)
+Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen, KernelSource kernels)
     : bootstrap(std::move(job)),
       settings(chosen),
       own(own_area(settings, bootstrap->size(), n_emulated_rails(settings) > 0)),
-      heap(settings.heap_bytes, own.bytes),
+      gpu_choice(choose_gpu(settings, *bootstrap)),
+      heap_memory(make_heap()),
+      heap(*heap_memory),
+      stop(*reinterpret_cast<device::StopRecord*>(heap.base() + own.stop)),
       meetings(context, [this] { raise_stopped(); }) {
+  if (gpu_choice.site) {
+    gpu = std::make_unique<GpuSide>(*gpu_choice.site, std::move(kernels));
+    memory.set_gpu(gpu.get());
+  }
   heap.set_pes(bootstrap->rank(), bootstrap->size());
   exchange_cards();
   map_node();
   fill_context();
   start_timeline();  // before anything that may fail on one PE alone: it is an exchange
-  const std::string error = connect();
+  std::string error = connect();
   if (error.empty()) start();
+  if (error.empty()) error = start_gpu();
   exchange_errors(*bootstrap, error);  // with that, nobody puts to a PE that is not ready
+}
+
+// A card may be too small for one of its PEs: all hear of it.
+std::unique_ptr<SymmetricHeap> Runtime::Parts::make_heap() const {
+  if (!gpu_choice.site) return std::make_unique<SymmetricHeap>(settings.heap_bytes, own.bytes);
+  const auto n_pes = static_cast<uint64_t>(bootstrap->size());
+  std::unique_ptr<SymmetricHeap> made;
+  std::string error;
+  try {
+    made = std::make_unique<SymmetricHeap>(settings.heap_bytes, own.bytes, *gpu_choice.site,
+                                           device::sync_area_bytes(n_pes));
+  } catch (const Error& caught) {
+    error = caught.what();
+  }
+  exchange_errors(*bootstrap, error);
+  return made;
+}
+
+// Kernels and what they receive; why they cannot be had, which the others must hear.
+std::string Runtime::Parts::start_gpu() {
+  if (!gpu) return {};
+  try {
+    gpu->kernel("core", "rsh_atomic");  // loaded now: a load may wait for kernels that wait
+    gpu->make_context(context, heap.host_bytes());
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 // Tells what this PE is and has; what goes wrong is told in it, not thrown.
@@ -101,7 +139,7 @@ PeCard Runtime::Parts::own_card() {
     card.error = error.what();
   }
   try {
-    provider = make_provider(settings, bootstrap->rank());
+    provider = make_provider(settings, bootstrap->rank(), gpu_choice.site);
     if (!provider) return card;
     const SegmentHandle handle = heap.handle();
     keys = KeyTable(n_pes, static_cast<int>(provider->nics().size()));

@@ -26,9 +26,9 @@ void check(const Runtime& runtime, const char* call, const Words<T>& what) {
 }
 
 template <class T>
-bool compares(const Words<T>& what, std::size_t index, Compare compare) {
+bool compares(const Runtime& runtime, const Words<T>& what, std::size_t index, Compare compare) {
   // Acquire pairs with the release of the store, atomic or NIC write that changed the word.
-  return device::holds(compare, arch::load_acquire(what.words + index),
+  return device::holds(compare, runtime.parts().memory.load(what.words + index),
                        what.values[what.values_differ ? index : 0]);
 }
 
@@ -46,19 +46,20 @@ bool any_takes_part(const Words<T>& what) {
 
 // The first word of those that take part for which the comparison is `wanted`, from `start` on.
 template <class T>
-std::size_t find(const Words<T>& what, Compare compare, bool wanted, std::size_t start = 0) {
+std::size_t find(const Runtime& runtime, const Words<T>& what, Compare compare, bool wanted,
+                 std::size_t start = 0) {
   for (std::size_t i = 0; i < what.count; ++i) {
     const std::size_t index = (start + i) % what.count;
-    if (takes_part(what, index) && compares(what, index, compare) == wanted) return index;
+    if (takes_part(what, index) && compares(runtime, what, index, compare) == wanted) return index;
   }
   return kNoIndex;
 }
 
 template <class T>
-std::vector<std::size_t> find_every(const Words<T>& what, Compare compare) {
+std::vector<std::size_t> find_every(const Runtime& runtime, const Words<T>& what, Compare compare) {
   std::vector<std::size_t> found;
   for (std::size_t index = 0; index < what.count; ++index)
-    if (takes_part(what, index) && compares(what, index, compare)) found.push_back(index);
+    if (takes_part(what, index) && compares(runtime, what, index, compare)) found.push_back(index);
   return found;
 }
 
@@ -72,8 +73,8 @@ Waiter waiter_for(const Runtime& runtime, const Words<T>& what, std::size_t inde
 }
 
 template <class T>
-uint64_t seen(const Words<T>& what, std::size_t index) {
-  return static_cast<uint64_t>(arch::load_relaxed(what.words + index));
+uint64_t seen(const Runtime& runtime, const Words<T>& what, std::size_t index) {
+  return static_cast<uint64_t>(runtime.parts().memory.load(what.words + index));
 }
 
 // Waits until `look` finds something.
@@ -83,7 +84,7 @@ void wait_for(Runtime& runtime, const Words<T>& what, const Look& look) {
   while (!takes_part(what, first)) ++first;
   Waiter waiter = waiter_for(runtime, what, first);
   while (!look())
-    if (!waiter.again(seen(what, first))) {
+    if (!waiter.again(seen(runtime, what, first))) {
       if (look()) return;  // it may have come just before the stop
       runtime.parts().raise_stopped();
     }
@@ -94,8 +95,20 @@ T wait_word(Runtime& runtime, const char* call, const T* word, Compare compare, 
             Waiting waiting) {
   check(runtime, call, Words<T>{word, 1, nullptr, &value, false});
   T last = 0;
-  if (!device::wait_until(&runtime.context(), word, compare, value, &last, waiting))
-    runtime.parts().raise_stopped();
+  const HeapMemory& memory = runtime.parts().memory;
+  if (!memory.on_gpu()) {
+    if (!device::wait_until(&runtime.context(), word, compare, value, &last, waiting))
+      runtime.parts().raise_stopped();
+    return last;
+  }
+  last = memory.load(word);
+  if (device::holds(compare, last, value)) return last;
+  Waiter waiter = waiter_for(runtime, Words<T>{word, 1, nullptr, &value, false}, 0, waiting);
+  while (!device::holds(compare, last, value)) {
+    const bool stop = !waiter.again(static_cast<uint64_t>(last));
+    last = memory.load(word);  // also after a stop: the word may have come just before it
+    if (stop && !device::holds(compare, last, value)) runtime.parts().raise_stopped();
+  }
   return last;
 }
 
@@ -110,12 +123,12 @@ template <class T>
 bool test(Runtime& runtime, const T* word, Compare compare, T value) {
   const Words<T> what{word, 1, nullptr, &value, false};
   check(runtime, "shmem_test", what);
-  return compares(what, 0, compare);
+  return compares(runtime, what, 0, compare);
 }
 
 uint64_t signal_fetch(Runtime& runtime, const uint64_t* signal) {
   check(runtime, "shmem_signal_fetch", Words<uint64_t>{signal, 1, nullptr, nullptr, false});
-  return arch::load_acquire(signal);
+  return runtime.parts().memory.load(signal);
 }
 
 uint64_t signal_wait_until(Runtime& runtime, const uint64_t* signal, Compare compare,
@@ -128,10 +141,10 @@ void wait_until_all(Runtime& runtime, const Words<T>& what, Compare compare) {
   check(runtime, "shmem_wait_until_all", what);
   // A word that compared may change again: only what a look still misses is waited for.
   for (std::size_t index = 0; index < what.count; ++index) {
-    if (!takes_part(what, index) || compares(what, index, compare)) continue;
+    if (!takes_part(what, index) || compares(runtime, what, index, compare)) continue;
     Waiter waiter = waiter_for(runtime, what, index);
-    while (!compares(what, index, compare))
-      if (!waiter.again(seen(what, index)) && !compares(what, index, compare))
+    while (!compares(runtime, what, index, compare))
+      if (!waiter.again(seen(runtime, what, index)) && !compares(runtime, what, index, compare))
         runtime.parts().raise_stopped();
   }
 }
@@ -142,7 +155,7 @@ std::size_t wait_until_any(Runtime& runtime, const Words<T>& what, Compare compa
   if (!any_takes_part(what)) return kNoIndex;
   std::size_t found = kNoIndex;
   wait_for(runtime, what, [&] {
-    found = find(what, compare, true, next_start % what.count);
+    found = find(runtime, what, compare, true, next_start % what.count);
     return found != kNoIndex;
   });
   next_start = found + 1;
@@ -155,7 +168,7 @@ std::vector<std::size_t> wait_until_some(Runtime& runtime, const Words<T>& what,
   std::vector<std::size_t> found;
   if (!any_takes_part(what)) return found;
   wait_for(runtime, what, [&] {
-    found = find_every(what, compare);
+    found = find_every(runtime, what, compare);
     return !found.empty();
   });
   return found;
@@ -164,14 +177,14 @@ std::vector<std::size_t> wait_until_some(Runtime& runtime, const Words<T>& what,
 template <class T>
 bool test_all(Runtime& runtime, const Words<T>& what, Compare compare) {
   check(runtime, "shmem_test_all", what);
-  return find(what, compare, false) == kNoIndex;
+  return find(runtime, what, compare, false) == kNoIndex;
 }
 
 template <class T>
 std::size_t test_any(Runtime& runtime, const Words<T>& what, Compare compare) {
   check(runtime, "shmem_test_any", what);
   if (what.count == 0) return kNoIndex;
-  const std::size_t found = find(what, compare, true, next_start % what.count);
+  const std::size_t found = find(runtime, what, compare, true, next_start % what.count);
   if (found != kNoIndex) next_start = found + 1;
   return found;
 }
@@ -179,7 +192,7 @@ std::size_t test_any(Runtime& runtime, const Words<T>& what, Compare compare) {
 template <class T>
 std::vector<std::size_t> test_some(Runtime& runtime, const Words<T>& what, Compare compare) {
   check(runtime, "shmem_test_some", what);
-  return find_every(what, compare);
+  return find_every(runtime, what, compare);
 }
 
 #define RAILSHMEM_WAITS(T)                                                                  \

@@ -200,12 +200,12 @@ class CudaDriver final : public Driver {
   void fill(Address at, unsigned char value, uint64_t bytes, Stream stream) override {
     check(call_.fill(at, value, bytes, stream), "cuMemsetD8Async of ", bytes_text(bytes));
   }
-  Stream create_stream(bool urgent) override {
+  Stream create_stream(bool apart, bool urgent) override {
     int least = 0;
     int greatest = 0;
     check(call_.stream_priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
     StreamPointer out = nullptr;
-    check(call_.create_stream(&out, kStreamNonBlocking, urgent ? greatest : least),
+    check(call_.create_stream(&out, apart ? kStreamNonBlocking : 0, urgent ? greatest : least),
           "cuStreamCreateWithPriority");
     return out;
   }

@@ -95,7 +95,9 @@ class Driver {
   virtual void copy(Address to, Address from, uint64_t bytes, Stream stream) = 0;
   virtual void fill(Address at, unsigned char value, uint64_t bytes, Stream stream) = 0;
 
-  virtual Stream create_stream(bool urgent) = 0;  // does not wait for the default stream
+  // `apart`: work neither waits for the default stream's nor makes that wait. `urgent`: its blocks
+  // start before those of other streams.
+  virtual Stream create_stream(bool apart, bool urgent) = 0;
   virtual void destroy_stream(Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
   virtual bool idle(Stream stream) = 0;  // everything enqueued has ended

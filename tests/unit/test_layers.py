@@ -35,6 +35,10 @@ LAYERS["ep"] = LAYERS["io"] = {"kernels", "shmem/base", "shmem/topology", "shmem
 LAYERS["python/bindings"] = {"kernels", "shmem", "ep", "io"}
 # A program for other libraries, which stands beside the code that runs it.
 LAYERS["python/railshmem/bench"] = set()
+# Stands for a driver: it knows the driver's types, and what is launched on a GPU.
+LAYERS["tests/gpu"] = {"kernels", "shmem/base", "shmem/gpu"}
+# Programs as users write them: public headers, by their angled names.
+LAYERS["examples"] = set()
 LAYERS["tests/cpp"] = {"kernels", "shmem", "ep", "io"}
 LAYERS["tests/stress"] = {"kernels", "shmem", "tests/cpp"}
 
@@ -49,7 +53,7 @@ ONE_MACHINE_ONLY = re.compile(
 RUNTIME_PACKAGES = {"numpy", "mpi4py", "ml_dtypes", "click", "rich"}
 OPTIONAL_PACKAGES = {"cuda", "matplotlib", "torch"}  # imported inside functions only
 
-CPP = {".cpp", ".hpp", ".h", ".cuh", ".c"}
+CPP = {".cpp", ".hpp", ".h", ".cu", ".cuh", ".c"}
 LONGEST_FILE = 600
 EMPTY_NAMES = {"util", "utils", "common", "helper", "helpers", "misc"}
 
@@ -67,7 +71,8 @@ def source_files(*suffixes: str) -> Iterator[Path]:
             and not (here == Path() and (name.startswith("build") or name == "dist"))
         )
         for name in files:
-            if name != ".git" and (not suffixes or Path(name).suffix in suffixes):
+            linked = (Path(folder) / name).is_symlink()  # to a file that has a place of its own
+            if name != ".git" and not linked and (not suffixes or Path(name).suffix in suffixes):
                 yield here / name
 
 

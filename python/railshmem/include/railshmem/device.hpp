@@ -1,0 +1,1 @@
+../../../../shmem/include/railshmem/device.hpp
