@@ -1,11 +1,13 @@
 // What the progress thread launches where the memory that NICs work on is a GPU's.
 #include "kernels/nic/moves.hpp"
 
-namespace railshmem::moves {
+static_assert(railshmem::device::kAbi == RAILSHMEM_ABI, "kernels and library: not of one release");
+
+namespace railshmem::device {
 
 // A grid of any size.
-RSH_KERNEL rsh_moves(Batch* batch, uint64_t number, Scratch* scratch) {
-  run(batch, number, scratch);
+RSH_KERNEL rsh_moves(moves::Batch* batch, uint64_t number, moves::Scratch* scratch) {
+  moves::run(batch, number, scratch);
 }
 
-}  // namespace railshmem::moves
+}  // namespace railshmem::device

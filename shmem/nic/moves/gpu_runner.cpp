@@ -1,9 +1,7 @@
 #include "shmem/nic/moves/gpu_runner.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <mutex>
+#include <iterator>
 
 #include "shmem/base/error.hpp"
 
@@ -13,8 +11,6 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kMostBlocks = 32;  // the other SMs are the user's
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kBatchBytes =
-    (MoveRunner::kBatches * sizeof(moves::Batch) + kPage - 1) / kPage * kPage;
 
 // Of [begin, end), whose first byte is the host's and whose last is a GPU's: where that begins.
 uint64_t first_of_device(const gpu::Driver& driver, uint64_t begin, uint64_t end) {
@@ -29,52 +25,26 @@ uint64_t first_of_device(const gpu::Driver& driver, uint64_t begin, uint64_t end
 
 }  // namespace
 
-GpuMoveRunner::GpuMoveRunner(const gpu::Site& site, const void* image) : site_(site) {
-  gpu::Driver& driver = *site_.driver;
-  driver.use(site_.device);
-  void* pages =
-      ::mmap(nullptr, kBatchBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED)
-    fail(ErrorKind::gpu, "no memory for ", bytes_text(kBatchBytes), " of batches: ", errno_text());
-  batches_ = static_cast<moves::Batch*>(pages);
-  try {
-    driver.register_host(pages, kBatchBytes);
-    registered_ = true;
-    scratch_ = driver.allocate(sizeof(moves::Scratch));
-    driver.fill(scratch_, 0, sizeof(moves::Scratch), nullptr);
-    driver.synchronize(nullptr);
-    module_ = driver.load(image);
-    function_ = driver.function(module_, "rsh_moves");
-    stream_ = driver.create_stream(true);
-  } catch (const Error&) {
-    release();
-    throw;
-  }
-}
+GpuMoveRunner::GpuMoveRunner(const gpu::Site& site, gpu::Function kernel)
+    : site_(site),
+      kernel_(kernel),
+      batches_(site, kBatches * sizeof(moves::Batch)),
+      scratch_(site, sizeof(moves::Scratch)),
+      stream_(site, true, true) {}
 
 GpuMoveRunner::~GpuMoveRunner() {
-  release();
-}
-
-void GpuMoveRunner::release() {
-  gpu::Driver& driver = *site_.driver;
   try {
-    driver.use(site_.device);
-    if (stream_ != nullptr) driver.synchronize(stream_);
-    if (stream_ != nullptr) driver.destroy_stream(stream_);
-    if (module_ != nullptr) driver.unload(module_);
-    if (scratch_ != 0) driver.free(scratch_);
-    if (registered_) driver.unregister_host(batches_);
+    site_.driver->use(site_.device);
+    site_.driver->synchronize(stream_.get());
   } catch (const Error&) {
-    return;  // the driver is at its end; pages that it may still know stay
+    return;  // the driver is at its end, and all work with it
   }
-  ::munmap(batches_, kBatchBytes);
 }
 
 void GpuMoveRunner::learn(const void* address, uint64_t bytes) {
   if (bytes == 0) return;
   const auto begin = reinterpret_cast<uint64_t>(address);
-  const std::lock_guard<std::shared_mutex> held(mutex_);
+  const std::lock_guard<std::mutex> held(mutex_);
   const auto known = ranges_.find(begin);
   if (known != ranges_.end()) {
     ++known->second.learned;
@@ -84,28 +54,36 @@ void GpuMoveRunner::learn(const void* address, uint64_t bytes) {
   const uint64_t end = begin + bytes;
   if (driver.device_of(reinterpret_cast<void*>(end - 1)) < 0) return;  // all the host's
   const bool whole = driver.device_of(address) >= 0;
-  ranges_[begin] = {whole ? begin : first_of_device(driver, begin, end), end, 1};
+  ranges_[begin] = {begin, whole ? begin : first_of_device(driver, begin, end), end, 1};
+  changes_.fetch_add(1, std::memory_order_release);  // pairs with kind(), as below
 }
 
 void GpuMoveRunner::forget(const void* address) {
-  const std::lock_guard<std::shared_mutex> held(mutex_);
+  const std::lock_guard<std::mutex> held(mutex_);
   const auto known = ranges_.find(reinterpret_cast<uint64_t>(address));
-  if (known != ranges_.end() && --known->second.learned == 0) ranges_.erase(known);
+  if (known == ranges_.end() || --known->second.learned != 0) return;
+  ranges_.erase(known);
+  changes_.fetch_add(1, std::memory_order_release);
 }
 
 MoveBy GpuMoveRunner::kind(const void* address) const {
+  if (changes_.load(std::memory_order_acquire) != known_changes_) {
+    const std::lock_guard<std::mutex> held(mutex_);
+    known_.clear();
+    for (const auto& range : ranges_) known_.push_back(range.second);
+    known_changes_ = changes_.load(std::memory_order_relaxed);
+  }
   const auto at = reinterpret_cast<uint64_t>(address);
-  const std::shared_lock<std::shared_mutex> held(mutex_);
-  auto next = ranges_.upper_bound(at);
-  if (next == ranges_.begin()) return MoveBy::cpu;
-  const Range& range = (--next)->second;
-  if (at >= range.end) return MoveBy::cpu;
-  return at >= range.device ? MoveBy::kernel : MoveBy::both;
+  const auto after =
+      std::upper_bound(known_.begin(), known_.end(), at,
+                       [](uint64_t value, const Range& range) { return value < range.begin; });
+  if (after == known_.begin() || at >= std::prev(after)->end) return MoveBy::cpu;
+  return at >= std::prev(after)->device ? MoveBy::kernel : MoveBy::both;
 }
 
 void GpuMoveRunner::copy(uint64_t to, uint64_t from, uint64_t bytes) {
   site_.driver->use(site_.device);
-  site_.driver->copy(to, from, bytes, stream_);
+  site_.driver->copy(to, from, bytes, stream_.get());
 }
 
 void GpuMoveRunner::run(moves::Batch* batch, uint64_t number) {
@@ -115,14 +93,15 @@ void GpuMoveRunner::run(moves::Batch* batch, uint64_t number) {
   constexpr uint32_t kWarps = kThreads / 32;
   how.blocks = std::clamp((batch->n_moves + kWarps - 1) / kWarps, 1u, kMostBlocks);
   how.threads = kThreads;
-  how.stream = stream_;
-  void* arguments[] = {&batch, &number, &scratch_};
-  driver.launch(function_, how, arguments);
+  how.stream = stream_.get();
+  auto* scratch = scratch_.as<moves::Scratch>();
+  void* arguments[] = {&batch, &number, &scratch};
+  driver.launch(kernel_, how, arguments);
 }
 
 void GpuMoveRunner::check() {
   site_.driver->use(site_.device);
-  site_.driver->idle(stream_);
+  site_.driver->idle(stream_.get());
 }
 
 }  // namespace railshmem::nic

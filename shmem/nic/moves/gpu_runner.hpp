@@ -1,9 +1,12 @@
 // Moves by a GPU's kernels and copy engines, on a stream of their own.
 #pragma once
 
+#include <atomic>
 #include <map>
-#include <shared_mutex>
+#include <mutex>
+#include <vector>
 
+#include "shmem/gpu/blocks.hpp"
 #include "shmem/gpu/driver.hpp"
 #include "shmem/nic/moves/runner.hpp"
 
@@ -11,16 +14,14 @@ namespace railshmem::nic {
 
 class GpuMoveRunner final : public MoveRunner {
  public:
-  // `image`: machine code of kernels/entry/moves.cu for this GPU. Throws Error(gpu).
-  GpuMoveRunner(const gpu::Site& site, const void* image);
-  GpuMoveRunner(const GpuMoveRunner&) = delete;
-  GpuMoveRunner& operator=(const GpuMoveRunner&) = delete;
+  // `kernel`: rsh_moves of kernels/entry/moves.cu; its module outlives this. Throws Error(gpu).
+  GpuMoveRunner(const gpu::Site& site, gpu::Function kernel);
   ~GpuMoveRunner() override;
 
   void learn(const void* address, uint64_t bytes) override;
   void forget(const void* address) override;
   MoveBy kind(const void* address) const override;
-  moves::Batch* batch(uint32_t index) override { return batches_ + index; }
+  moves::Batch* batch(uint32_t index) override { return batches_.as<moves::Batch>() + index; }
   void copy(uint64_t to, uint64_t from, uint64_t bytes) override;
   void run(moves::Batch* batch, uint64_t number) override;
   void check() override;
@@ -28,21 +29,21 @@ class GpuMoveRunner final : public MoveRunner {
  private:
   // Host memory up to `device`, the GPU's from there on.
   struct Range {
-    uint64_t device, end;
+    uint64_t begin, device, end;
     uint32_t learned;
   };
 
-  void release();
-
   const gpu::Site site_;
-  gpu::Module module_ = nullptr;
-  gpu::Function function_ = nullptr;
-  gpu::Stream stream_ = nullptr;
-  gpu::Address scratch_ = 0;
-  moves::Batch* batches_ = nullptr;
-  bool registered_ = false;
-  mutable std::shared_mutex mutex_;   // the progress thread looks while users register memory
+  const gpu::Function kernel_;
+  const gpu::PinnedBlock batches_;
+  const gpu::DeviceBlock scratch_;
+  const gpu::OwnedStream stream_;     // what it does waits for no user's work, and no user for it
+  mutable std::mutex mutex_;          // users register memory while the progress thread looks
   std::map<uint64_t, Range> ranges_;  // by first address
+  std::atomic<uint64_t> changes_{0};  // of the ranges
+  // The progress thread's own copy, in order, and how new it is.
+  mutable std::vector<Range> known_;
+  mutable uint64_t known_changes_ = 0;
 };
 
 }  // namespace railshmem::nic
