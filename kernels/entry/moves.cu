@@ -1,8 +1,6 @@
 // What the progress thread launches where the memory that NICs work on is a GPU's.
 #include "kernels/nic/moves.hpp"
 
-static_assert(railshmem::device::kAbi == RAILSHMEM_ABI, "kernels and library: not of one release");
-
 namespace railshmem::device {
 
 // A grid of any size.

@@ -70,11 +70,11 @@ void Context::check_signal(const char* call, const uint64_t* signal, AtomicOp op
 }
 
 bool Context::maps(int pe) const {
-  return pe >= 0 && pe < n_pes_ && reaches(pes_[pe]);
+  return pe >= 0 && pe < n_pes_ && reaches(pes_[pe]) && !parts_.memory.on_gpu();
 }
 
 bool Context::atomics_wait() const {
-  return parts_.context.atomics_posted;
+  return parts_.context.atomics_posted || parts_.memory.on_gpu();
 }
 
 bool Context::reaches(int pe) const {
@@ -245,6 +245,8 @@ void Context::quiet() {
   const TraceSpan span(parts_.context.trace, Moment::quiet, 0, -1, -1, lanes_.first);
   if (n_fetches_.load(std::memory_order_relaxed) > 0) collect(0);
   if (!device::quiet(&parts_.context, lanes_)) parts_.raise_stopped();
+  // Kernels post in the name of the default context.
+  if (lanes_.first == 0 && !parts_.quiet_kernels()) parts_.raise_stopped();
   parts_.raise_if_kernel_stopped();
 }
 

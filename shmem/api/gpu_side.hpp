@@ -21,6 +21,9 @@ namespace railshmem {
 using KernelSource =
     std::function<std::string(const std::string& name, const std::string& architecture)>;
 
+// What 'railshmem compile --to FOLDER' wrote. Throws Error(gpu) where it did not.
+KernelSource kernels_from(const std::string& folder);
+
 class GpuSide {
  public:
   GpuSide(const gpu::Site& site, KernelSource kernels);
@@ -69,8 +72,9 @@ class GpuSide {
   // What kernels receive, in the GPU's memory.
   const device::DeviceContext* context() const { return context_.as<device::DeviceContext>(); }
   // `host`: this PE's context for CPU code, once it is complete. `words`: offset in the heap of the
-  // kernels' own area.
-  void make_context(const device::DeviceContext& host, uint64_t words);
+  // kernels' own area. `join`: gives the context its ring, where the job has NICs.
+  void make_context(const device::DeviceContext& host, uint64_t words,
+                    const std::function<void(device::DeviceContext&)>& join);
   // Where kernels report what stopped them.
   device::StopRecord& stop() const { return *stop_.as<device::StopRecord>(); }
   // After a report was taken: kernels may wait again.

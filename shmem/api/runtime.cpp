@@ -37,7 +37,8 @@ void Runtime::finalize() {
   parts.meetings.agree(*world(), hash_of_numbers(kFinalize),
                        [] { return std::string("shmem_finalize"); });
   // All contexts; and the meeting's own signals to slower peers have left too.
-  if (!device::quiet(&parts.context, device::all_lanes(&parts.context))) parts.raise_stopped();
+  if (!device::quiet(&parts.context, device::all_lanes(&parts.context)) || !parts.quiet_kernels())
+    parts.raise_stopped();
   // From here a peer may rightly end while we still wait for another.
   parts.watch.stop();
   parts.bootstrap->leave();
@@ -68,6 +69,13 @@ Bootstrap& Runtime::bootstrap() {
 }
 const device::DeviceContext& Runtime::context() const {
   return parts_->context;
+}
+const device::DeviceContext* Runtime::device_context() const {
+  require_usable();
+  if (!parts_->gpu)
+    fail(ErrorKind::argument, "device_context: the job runs on CPUs (", parts_->gpu_choice.reason,
+         "), and no kernel of a GPU can take part");
+  return parts_->gpu->context();
 }
 GpuSide* Runtime::gpu() const {
   return parts_->gpu.get();
@@ -110,6 +118,10 @@ void Runtime::Parts::raise_stopped() {
   throw error;
 }
 
+bool Runtime::Parts::quiet_kernels() {
+  return !gpu_ring || gpu_ring->quiet(context);
+}
+
 void Runtime::Parts::raise_if_kernel_stopped() {
   if (!gpu) return;
   const std::lock_guard<std::mutex> held(stop_mutex);
@@ -123,6 +135,11 @@ void Runtime::Parts::raise_if_kernel_stopped() {
   else  // the job's end: waits of the CPU hear of it too
     device::stop_with(&context, reason, record.report);
   throw Error(error.kind(), text("in a kernel: ", error.what()));
+}
+
+void Runtime::check_kernels() {
+  require_usable();
+  parts_->raise_if_kernel_stopped();
 }
 
 JobNews Runtime::wait_for_news(double timeout_s) {

@@ -12,6 +12,7 @@
 #include "shmem/api/bounce.hpp"
 #include "shmem/api/context.hpp"
 #include "shmem/api/gpu_choice.hpp"
+#include "shmem/api/gpu_ring.hpp"
 #include "shmem/api/gpu_side.hpp"
 #include "shmem/api/heap_memory.hpp"
 #include "shmem/api/meetings.hpp"
@@ -22,6 +23,7 @@
 #include "shmem/memory/key_table.hpp"
 #include "shmem/memory/registered_buffers.hpp"
 #include "shmem/memory/symmetric_heap.hpp"
+#include "shmem/nic/moves/gpu_runner.hpp"
 #include "shmem/trace/recorder.hpp"
 #include "shmem/transport/proxy/proxy.hpp"
 
@@ -50,6 +52,8 @@ class Runtime::Parts {
   // Throws what ended a kernel's wait since it was last asked; a kernel that gave up has ended, and
   // its stream has gone on.
   void raise_if_kernel_stopped();
+  // What kernels that have ended posted is complete. False: stopped.
+  bool quiet_kernels();
 
   void require_usable() const;
   // [address, address + bytes) is not in the heap: throws Error(argument) saying so.
@@ -83,13 +87,16 @@ class Runtime::Parts {
   std::atomic<bool> loss_reported{false};
   device::DeviceContext context = {};
   std::unique_ptr<trace::Recorder> recorder;  // null where no timeline is written
-  std::unique_ptr<nic::Provider> provider;    // null where the job has no NICs
   GpuChoice gpu_choice;
   const std::unique_ptr<SymmetricHeap> heap_memory;
   SymmetricHeap& heap;
   device::StopRecord& stop;      // in the heap's host part
   std::unique_ptr<GpuSide> gpu;  // null where the heap is in host memory
   HeapMemory memory;
+  std::unique_ptr<nic::GpuMoveRunner> move_runner;  // null where no NIC works on a GPU's memory
+  std::unique_ptr<nic::MoveQueue> moves;            // likewise
+  std::unique_ptr<nic::Provider> provider;          // null where the job has no NICs
+  std::unique_ptr<GpuRing> gpu_ring;                // null where its kernels need no NIC
   std::vector<PeCard> cards;
   std::unique_ptr<Topology> topology;
   std::vector<device::Transport> transports;
@@ -114,14 +121,14 @@ class Runtime::Parts {
 
  private:
   std::unique_ptr<SymmetricHeap> make_heap() const;
-  std::string start_gpu();
+  void start_gpu();
   PeCard own_card();
   void exchange_cards();
   void map_node();
   void fill_context();
   void start_timeline();
   std::string connect();
-  void start();
+  std::string start();
 };
 
 }  // namespace railshmem

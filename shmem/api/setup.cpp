@@ -24,10 +24,21 @@ uint32_t n_emulated_rails(const Settings& settings) {
 }
 
 std::unique_ptr<nic::Provider> make_provider(const Settings& settings, int pe,
-                                             const std::optional<gpu::Site>& site) {
+                                             const std::optional<gpu::Site>& site,
+                                             nic::MoveQueue* moves) {
   const uint32_t rails = n_emulated_rails(settings);
   if (rails == 0) return nullptr;
-  return nic::make_emulated_provider(pe, rails, settings.emulated, site);
+  return nic::make_emulated_provider(pe, rails, settings.emulated, site, moves);
+}
+
+GpuCard gpu_card(const GpuSide& gpu) {
+  GpuCard card;
+  card.index = gpu.site().device;
+  card.name = gpu.facts().name;
+  card.architecture = gpu.facts().architecture;
+  card.bus_id = gpu.facts().bus_id;
+  card.memory_bytes = gpu.facts().memory_bytes;
+  return card;
 }
 
 // Collective: throws on every PE when one of them has something to say.
@@ -76,7 +87,8 @@ Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen, Ke
       stop(*reinterpret_cast<device::StopRecord*>(heap.base() + own.stop)),
       meetings(context, [this] { raise_stopped(); }) {
   if (gpu_choice.site) {
-    gpu = std::make_unique<GpuSide>(*gpu_choice.site, std::move(kernels));
+    gpu = std::make_unique<GpuSide>(*gpu_choice.site,
+                                    kernels ? std::move(kernels) : kernels_from(settings.kernels));
     memory.set_gpu(gpu.get());
   }
   heap.set_pes(bootstrap->rank(), bootstrap->size());
@@ -85,8 +97,7 @@ Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen, Ke
   fill_context();
   start_timeline();  // before anything that may fail on one PE alone: it is an exchange
   std::string error = connect();
-  if (error.empty()) start();
-  if (error.empty()) error = start_gpu();
+  if (error.empty()) error = start();
   exchange_errors(*bootstrap, error);  // with that, nobody puts to a PE that is not ready
 }
 
@@ -106,15 +117,17 @@ std::unique_ptr<SymmetricHeap> Runtime::Parts::make_heap() const {
   return made;
 }
 
-// Kernels and what they receive; why they cannot be had, which the others must hear.
-std::string Runtime::Parts::start_gpu() {
-  if (!gpu) return {};
-  try {
-    gpu->kernel("core", "rsh_atomic");  // loaded now: a load may wait for kernels that wait
-    gpu->make_context(context, heap.host_bytes());
-    return {};
-  } catch (const Error& error) {
-    return error.what();
+// Kernels and what they receive.
+void Runtime::Parts::start_gpu() {
+  gpu->kernel("core", "rsh_atomic");  // loaded now: a load may wait for kernels that wait
+  const auto join = [this](device::DeviceContext& kernels) { gpu_ring->join(kernels); };
+  if (proxy) {
+    gpu_ring = std::make_unique<GpuRing>(
+        *gpu, proxy::RingShape{settings.ring_commands, context.n_pes, settings.lanes});
+    proxy->attach(gpu_ring->consumer());
+    gpu->make_context(context, heap.host_bytes(), join);
+  } else {
+    gpu->make_context(context, heap.host_bytes(), nullptr);
   }
 }
 
@@ -128,6 +141,8 @@ PeCard Runtime::Parts::own_card() {
   card.settings = settings.source;
   card.cores = usable_cores();
   card.heap = heap.handle();
+  card.device_reason = gpu_choice.reason;
+  if (gpu) card.gpu = gpu_card(*gpu);
   const int n_pes = bootstrap->size();
   try {
     if (settings.nodes > static_cast<uint32_t>(n_pes))
@@ -139,7 +154,12 @@ PeCard Runtime::Parts::own_card() {
     card.error = error.what();
   }
   try {
-    provider = make_provider(settings, bootstrap->rank(), gpu_choice.site);
+    if (gpu && n_emulated_rails(settings) > 0) {
+      move_runner =
+          std::make_unique<nic::GpuMoveRunner>(gpu->site(), gpu->kernel("moves", "rsh_moves"));
+      moves = std::make_unique<nic::MoveQueue>(*move_runner);
+    }
+    provider = make_provider(settings, bootstrap->rank(), gpu_choice.site, moves.get());
     if (!provider) return card;
     const SegmentHandle handle = heap.handle();
     keys = KeyTable(n_pes, static_cast<int>(provider->nics().size()));
@@ -301,7 +321,8 @@ void Runtime::Parts::start_timeline() {
   if (recorder) context.trace = recorder->hook();
 }
 
-void Runtime::Parts::start() {
+// Returns why this PE cannot go on, which the others must hear.
+std::string Runtime::Parts::start() try {
   if (connections) {
     bool native = true;
     bool ordered = true;
@@ -311,16 +332,20 @@ void Runtime::Parts::start() {
         ordered = ordered && card.nics[i].capabilities.ordered;
       }
     bounce.assign(heap.base() + own.bounce, own.bounce_bytes);
-    proxy = std::make_unique<proxy::Proxy>(proxy::ProxyParts{settings, *provider, *connections,
-                                                             keys, buffers, context, own.scratch,
-                                                             native, ordered, context.spins * 10});
-    proxy->start();
+    proxy = std::make_unique<proxy::Proxy>(
+        proxy::ProxyParts{settings, *provider, *connections, keys, buffers, context, own.scratch,
+                          native, ordered, context.spins * 10, moves.get()});
   }
+  if (gpu) start_gpu();
+  if (proxy) proxy->start();
   std::vector<std::pair<int, SegmentHandle>> peers;
   for (std::size_t pe = 0; pe < cards.size(); ++pe)
     if (cards[pe].boot_id.str() == cards[static_cast<std::size_t>(context.pe)].boot_id.str())
       peers.emplace_back(static_cast<int>(pe), cards[pe].heap);
   watch.start(peers, *bootstrap, context);
+  return {};
+} catch (const Error& error) {
+  return error.what();
 }
 
 Runtime::Parts::~Parts() {
