@@ -12,7 +12,9 @@
 #include "kernels/arch/integers.hpp"
 
 #define RSH_DEVICE inline
+#define RSH_DEVICE_CALL inline
 #define RSH_UNROLL
+#define RSH_ROLLED
 #define RSH_KERNEL extern "C" __attribute__((visibility("default"))) void
 
 namespace railshmem::arch {
@@ -59,14 +61,27 @@ RSH_DEVICE uint32_t block() {
 RSH_DEVICE uint32_t blocks() {
   return this_block.blocks;
 }
-void sync_grid_of(GridBarrier* barrier);
 // What the blocks of a grid meet at on other architectures.
 struct GridWords {
-  uint32_t arrived;
+  uint32_t met;
+  uint32_t came;
 };
-// Every block must come, also after a failure: a block that stays away would hang the others.
-RSH_DEVICE void sync_grid(GridWords*) {
-  if (this_block.barrier != nullptr) sync_grid_of(this_block.barrier);
+bool sync_grid_of(GridBarrier* barrier, bool ok);
+// All blocks meet and learn whether all are well. Every block must come, also after a failure: a
+// block that stays away would hang the others.
+RSH_DEVICE bool sync_grid(GridWords*, bool ok) {
+  return this_block.barrier != nullptr ? sync_grid_of(this_block.barrier, ok) : ok;
+}
+// What a block learns when it has done its part: whether it is the last one, and then, whether all
+// are well. The last sees what the others did; they do not wait.
+struct Arrival {
+  bool last;
+  bool ok;
+};
+Arrival arrive_at_grid_of(GridBarrier* barrier, bool ok);
+RSH_DEVICE Arrival arrive_at_grid(GridWords*, bool ok) {
+  if (this_block.barrier == nullptr) return {true, ok};
+  return arrive_at_grid_of(this_block.barrier, ok);
 }
 
 // ---- memory that others see --------------------------------------------------------------------
@@ -142,6 +157,17 @@ RSH_DEVICE void fence_payload() {}
 RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
   store_relaxed(at + 1, second);
   store_relaxed(at, first);
+}
+// A pair whose first word tells that both are there: who acquires it sees the second.
+RSH_DEVICE void store_tagged(uint64_t* at, uint64_t tag, uint64_t value) {
+  store_relaxed(at + 1, value);
+  store_release(at, tag);
+}
+// The tag, and what was stored with it.
+RSH_DEVICE uint64_t load_tagged(const uint64_t* at, uint64_t* value) {
+  const uint64_t tag = load_acquire(at);
+  *value = load_relaxed(at + 1);
+  return tag;
 }
 // Publishes all pairs to whoever acquires its first word. Ordered with a look at the sleep word of
 // the reader that may have to be woken.

@@ -18,7 +18,9 @@ enum class Stop : uint32_t {
   writing,  // somebody is filling the report
   timeout,
   interrupted,
-  ring_dead,  // sticky: a command ring lost a claimed slot
+  bad_expert,  // a kernel found an expert id that does not exist
+  no_room,     // a kernel found that a PE would receive more rows than it declared
+  ring_dead,   // sticky: a command ring lost a claimed slot
   // Sticky: the network failed. See network_failed in wait.hpp.
   network,       // a NIC answered with an error completion
   no_rail,       // a rail is down, and no other joins the two PEs

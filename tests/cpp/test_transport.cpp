@@ -126,7 +126,7 @@ TEST_CASE("a kernel's puts arrive, whether the grid has one block or a thread pe
                   ctx, inbox + (me * kRows + row) * kRowWords, from, kRowWords * 8,
                   device::set_signal(arrived + me * kRows + row, row + 1), pe);
           }
-          arch::sync_grid(nullptr);
+          arch::sync_grid(nullptr, true);
           for (uint64_t row = arch::block(); row < 4 * kRows; row += arch::blocks()) {
             if (!device::wait_for_sequence(ctx, arrived + row, row % kRows + 1,
                                            device::Waiting::signal, static_cast<int>(row / kRows)))
