@@ -14,6 +14,8 @@
 #define RSH_ROLLED _Pragma("unroll 1")
 // Any number of threads may be launched.
 #define RSH_KERNEL extern "C" __global__ void __launch_bounds__(1024)
+// One warp at most: nothing is kept from it for the sake of others.
+#define RSH_WARP_KERNEL extern "C" __global__ void __launch_bounds__(32)
 
 namespace railshmem::arch {
 

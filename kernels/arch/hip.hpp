@@ -14,6 +14,8 @@
 #define RSH_ROLLED _Pragma("unroll 1")
 // Any number of threads may be launched.
 #define RSH_KERNEL extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, 1024))) void
+// One wave at most: nothing is kept from it for the sake of others.
+#define RSH_WARP_KERNEL extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, 64))) void
 
 // Device code has no C library.
 __attribute__((device, always_inline)) inline void* memcpy(void* to, const void* from,

@@ -16,6 +16,7 @@
 #define RSH_UNROLL
 #define RSH_ROLLED
 #define RSH_KERNEL extern "C" __attribute__((visibility("default"))) void
+#define RSH_WARP_KERNEL RSH_KERNEL
 
 namespace railshmem::arch {
 
@@ -223,6 +224,12 @@ RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
 struct alignas(16) Vec16 {
   uint32_t x, y, z, w;
 };
+RSH_DEVICE Vec16 load_once(const Vec16* at) {
+  return *at;
+}
+RSH_DEVICE void store_once(Vec16* at, const Vec16& v) {
+  *at = v;
+}
 
 // The scope's threads copy together; nobody may rely on the result before sync<S>().
 template <Scope S>

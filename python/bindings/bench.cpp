@@ -58,6 +58,7 @@ void bind_bench(py::module_& module) {
   py::module_ m = module.def_submodule("bench", "Loops that `railshmem bench` times");
   bind_bench_operations(m);
   bind_bench_limits(m);
+  bind_bench_gpu(m);
   m.def("sum_rows", &sum_rows, py::arg("rows").noconvert(), py::arg("places").noconvert(),
         py::arg("out").noconvert(), py::arg("type"), py::arg("weights") = py::none());
 }

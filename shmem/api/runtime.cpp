@@ -150,11 +150,6 @@ void Runtime::Parts::raise_if_kernel_stopped() {
   throw Error(error.kind(), text("in a kernel: ", error.what()));
 }
 
-void Runtime::check_kernels() {
-  require_usable();
-  parts_->raise_if_kernel_stopped();
-}
-
 JobNews Runtime::wait_for_news(double timeout_s) {
   return parts_->watch.wait_for_news(timeout_s);
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -221,27 +222,45 @@ void Machine::destroy_event(void* event) {
   require(events_.erase(event) == 1, kInvalidHandle);
 }
 
+Machine::Event& Machine::known_event(void* event) {
+  const auto found = events_.find(event);
+  require(found != events_.end(), kInvalidHandle);
+  return found->second;
+}
+
 void Machine::record(void* event, void* stream_name) {
   const std::shared_ptr<Stream> queue = stream_for_work(stream_name);
   const std::lock_guard<std::mutex> held(mutex_);
-  const auto found = events_.find(event);
-  require(found != events_.end(), kInvalidHandle);
-  found->second = queue->now();
+  Event& recorded = known_event(event);
+  const auto reached_ns = std::make_shared<std::atomic<int64_t>>(0);
+  queue->enqueue([reached_ns] {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    *reached_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+  });
+  recorded = {queue->now(), reached_ns};
 }
 
 void Machine::wait(void* stream_name, void* event) {
   const std::shared_ptr<Stream> queue = stream_for_work(stream_name);
   const std::lock_guard<std::mutex> held(mutex_);
-  const auto found = events_.find(event);
-  require(found != events_.end(), kInvalidHandle);
-  queue->enqueue([point = found->second] { point.wait(); });
+  queue->enqueue([point = known_event(event).point] { point.wait(); });
 }
 
 bool Machine::reached(void* event) {
   const std::lock_guard<std::mutex> held(mutex_);
-  const auto found = events_.find(event);
-  require(found != events_.end(), kInvalidHandle);
-  return found->second.reached();
+  return known_event(event).point.reached();
+}
+
+float Machine::milliseconds_between(void* start, void* end) {
+  const std::lock_guard<std::mutex> held(mutex_);
+  int64_t at[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    const Event& event = known_event(i == 0 ? start : end);
+    require(event.reached_ns != nullptr, kInvalidHandle);
+    at[i] = *event.reached_ns;
+    require(at[i] != 0, kNotReady);
+  }
+  return static_cast<float>(at[1] - at[0]) / 1e6f;
 }
 
 // ---- copies

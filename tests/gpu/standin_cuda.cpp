@@ -403,6 +403,11 @@ Result cuEventQuery(void* event) {
   return call_in_context(
       "cuEventQuery", [&] { require(machine().reached(event), Answer::kNotReady); }, event);
 }
+Result cuEventElapsedTime(float* milliseconds, void* start, void* end) {
+  return call_in_context(
+      "cuEventElapsedTime", [&] { *milliseconds = machine().milliseconds_between(start, end); },
+      start, end);
+}
 
 Result cuModuleLoadData(void** module, const void* image) {
   return call_in_context("cuModuleLoadData", [&] { *module = machine().load(image); });
