@@ -165,12 +165,12 @@ void ExpertParallel::raise_if_refused(const char* call, const Slot& slot) const 
 void ExpertParallel::learn_refusals(const char* call, Slot& slot, Stream stream) {
   if (nodes_.view().n_nodes > 1)
     launch(call, slot, [&](const Exchange& x) {
-      kernels_->learn_refusals(x, config_.fixed_shapes, stream);
-      if (config_.fixed_shapes) return;
+      kernels_->learn_refusals(x, config_.fixed(), stream);
+      if (config_.fixed()) return;
       kernels_->finish(stream);
       slot.routing.learn_refusal();
     });
-  if (config_.fixed_shapes) return;  // a kernel stops this PE
+  if (config_.fixed()) return;  // a kernel stops this PE
   if (slot.routing.refusal().pe >= 0) slot.phase = Phase::combined;
   raise_if_refused(call, slot);
 }
@@ -188,7 +188,7 @@ ExpertParallel::DispatchCall ExpertParallel::call_of(const Matrix& tokens,
   call.in_heap = runtime_->in_heap(tokens.data, tokens.bytes());
   call.again = routed == nullptr;
   if (call.again) return call;
-  if (!config_.fixed_shapes) call.ticket = dispatches_ + 1;
+  if (!config_.fixed()) call.ticket = dispatches_ + 1;
   call.weights = static_cast<const float*>(routed->weights.data);
   call.ids = {routed->indices.data, routed->indices.type == Type::int64};
   return call;
@@ -244,8 +244,7 @@ void ExpertParallel::learn(Slot& slot, const DispatchCall& call, Stream stream) 
 
 Handle ExpertParallel::handle_of(std::size_t index) const {
   const Slot& slot = *slots_[index];
-  const int64_t rows =
-      config_.fixed_shapes ? config_.received(runtime_->n_pes()) : slot.routing.rows();
+  const int64_t rows = config_.fixed() ? config_.received(runtime_->n_pes()) : slot.routing.rows();
   return {id_, index, slot.dispatch, rows, slot.tokens};
 }
 
@@ -255,7 +254,7 @@ Received ExpertParallel::run(const Sending& sending, const Outputs& out, Stream 
     kernels_->dispatch(x, sending.call, {slot.delivery, slot.again}, stream);
     learn(slot, sending.call, stream);
   });
-  if (!config_.fixed_shapes && slot.routing.refusal().pe >= 0) {
+  if (!config_.fixed() && slot.routing.refusal().pe >= 0) {
     slot.phase = Phase::combined;
     raise_if_refused("dispatch", slot);
   }
@@ -268,7 +267,7 @@ Handle ExpertParallel::send(const Sending& sending, const Outputs& out, Stream s
   launch("dispatch", slot, [&](const Exchange& x) {
     kernels_->dispatch_send(x, sending.call, stream);
     learn(slot, sending.call, stream);
-    if (config_.fixed_shapes || slot.routing.refusal().pe < 0) return;
+    if (config_.fixed() || slot.routing.refusal().pe < 0) return;
     // The others must not wait for this PE.
     kernels_->dispatch_recv(x, {slot.delivery, slot.again}, stream);
     slot.phase = Phase::combined;
@@ -312,7 +311,7 @@ Received ExpertParallel::received(const Handle& handle) const {
   const device::ep::Delivery& to = slot.delivery;
   const int64_t columns = config_.routing_columns();
   Received out;
-  if (!config_.fixed_shapes) {
+  if (!config_.fixed()) {
     out.counts = slot.routing.received();
     out.expert_counts = slot.routing.expert_counts();
     out.padded_counts = slot.routing.padded_counts();

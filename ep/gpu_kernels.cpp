@@ -74,7 +74,15 @@ class GpuKernels : public Kernels {
 
  private:
   static const char* suffix_of(Layout layout) {
-    return layout == Layout::contiguous ? "contiguous" : "expert_major";
+    switch (layout) {
+      case Layout::contiguous:
+        return "contiguous";
+      case Layout::expert_major:
+        return "expert_major";
+      case Layout::slots:
+        break;
+    }
+    return "slots";
   }
   static const char* type_of(const Config& config) {
     switch (config.combined()) {

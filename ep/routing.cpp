@@ -13,8 +13,21 @@ namespace {
 // small enough that the receiver starts early.
 constexpr uint64_t kChunkBytes = 256 << 10;
 
+device::ep::Rows rows_of(Layout layout) {
+  switch (layout) {
+    case Layout::contiguous:
+      return device::ep::Rows::contiguous;
+    case Layout::expert_major:
+      return device::ep::Rows::by_expert;
+    case Layout::slots:
+      break;
+  }
+  return device::ep::Rows::by_slot;
+}
+
 device::ep::Shape shape_of(const Config& config, int n_pes) {
   device::ep::Shape shape;
+  shape.rows = rows_of(config.layout);
   shape.hidden = static_cast<uint64_t>(config.hidden);
   shape.topk = static_cast<uint64_t>(config.topk);
   shape.scales = static_cast<uint64_t>(config.scales());
@@ -22,7 +35,7 @@ device::ep::Shape shape_of(const Config& config, int n_pes) {
   shape.token_bytes = config.token_bytes();
   shape.result_bytes = config.result_bytes();
   shape.chunk_rows = std::max<uint64_t>(1, kChunkBytes / shape.token_bytes);
-  shape.alignment = config.by_expert() ? static_cast<uint64_t>(config.alignment) : 0;
+  shape.alignment = static_cast<uint64_t>(config.alignment);
   shape.n_pes = n_pes;
   shape.experts = static_cast<int32_t>(config.experts);
   shape.most_experts = static_cast<int32_t>(config.most_experts(n_pes));
@@ -77,7 +90,7 @@ Routing::Routing(Runtime& runtime, const Config& config, const NodeMap& nodes,
   exchange_.buffers = buffers;
   const auto size = [](int64_t value) { return static_cast<uint64_t>(value); };
   const uint64_t tokens = size(config.max_tokens);
-  exchange_.units = (tokens + device::ep::kMarked - 1) / device::ep::kMarked;
+  exchange_.units = static_cast<uint32_t>((tokens + device::ep::kMarked - 1) / device::ep::kMarked);
   const Sizes n{size(n_pes),
                 size(node.n_members),
                 size(node.n_nodes),
@@ -100,6 +113,7 @@ Routing::Routing(Runtime& runtime, const Config& config, const NodeMap& nodes,
   carve(memory_->at());
   for (std::size_t i = 0; i < streams.size(); ++i) {
     streams[i].pe = i == 0 ? runtime.my_pe() : node.sources[i - 1];
+    if (i == 0) streams[i].ids = {exchange_.ids, false};
     if (i > 0) streams[i].tokens = buffers.staged_rows + (i - 1) * tokens * config.token_bytes();
   }
 

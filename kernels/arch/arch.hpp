@@ -1,7 +1,8 @@
 // The one door to the machine a kernel runs on. Everything in kernels/ uses these names only:
 //   RSH_DEVICE, RSH_DEVICE_CALL     a function of device code; one that is large and used often
 //   RSH_KERNEL                      a kernel, found by its name
-//   RSH_UNROLL                      before a loop whose variables are to stay in registers
+//   RSH_UNROLL, RSH_ROLLED          before a loop whose variables are to stay in registers; before
+//                                   one that is to stay small
 //   arch::Scope                     who takes part in a call: thread, warp or block
 //   arch::rank/size<Scope>, sync<Scope>, all<Scope>, leader<Scope>
 //   arch::block, blocks             the grid; sync_grid, arrive_at_grid: how its blocks meet

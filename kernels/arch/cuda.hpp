@@ -11,6 +11,7 @@
 #define RSH_DEVICE __device__ __forceinline__
 #define RSH_DEVICE_CALL static __device__ __noinline__
 #define RSH_UNROLL _Pragma("unroll")
+#define RSH_ROLLED _Pragma("unroll 1")
 // Any number of threads may be launched.
 #define RSH_KERNEL extern "C" __global__ void __launch_bounds__(1024)
 // One warp at most: nothing is kept from it for the sake of others.
@@ -276,6 +277,18 @@ RSH_DEVICE void store_tagged(uint64_t* at, uint64_t tag, uint64_t value) {
   store_pair(at, tag, value);
 }
 
+// The tag, and what was stored with it.
+RSH_DEVICE uint64_t load_tagged(const uint64_t* at, uint64_t* value) {
+  uint64_t tag;
+  asm volatile(
+      "{\n\t.reg .b128 pair;\n\tld.relaxed.sys.global.b128 pair, [%2];\n\t"
+      "mov.b128 {%0, %1}, pair;\n\t}"
+      : "=l"(tag), "=l"(*value)
+      : "l"(at)
+      : "memory");
+  return tag;
+}
+
 // claim_add of 1, with one atomic for those threads of a warp that come at the same time.
 RSH_DEVICE uint64_t claim_together(uint64_t* counter) {
   const uint32_t same = __match_any_sync(__activemask(), reinterpret_cast<uint64_t>(counter));
@@ -400,7 +413,7 @@ RSH_DEVICE T from_lane(T mine, uint32_t lane) {
 }
 // Sets bits in a word that only this warp's lanes change meanwhile.
 RSH_DEVICE void set_bits(uint32_t* word, uint32_t bits) {
-  atomicOr(word, bits);
+  asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(word), "r"(bits) : "memory");
 }
 RSH_DEVICE uint32_t count_ones(uint32_t bits) {
   return static_cast<uint32_t>(__popc(bits));

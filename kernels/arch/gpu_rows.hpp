@@ -181,4 +181,25 @@ RSH_DEVICE void give(T* to, const float* values, uint32_t, const Narrow& narrow)
   }
 }
 
+// Elements that a lane makes bytes of at a time, and those bytes, to be stored in several places.
+constexpr uint32_t kByteRun = 16;
+class ByteRun {
+ public:
+  template <class Narrow>
+  RSH_DEVICE ByteRun(const float* values, const Narrow& narrow) {
+    uint32_t words[4];
+    RSH_UNROLL
+    for (uint32_t w = 0; w < 4; ++w) {
+      words[w] = 0;
+      RSH_UNROLL
+      for (uint32_t b = 0; b < 4; ++b) words[w] |= uint32_t{narrow(values[4 * w + b])} << (8 * b);
+    }
+    bytes_ = Vec16{words[0], words[1], words[2], words[3]};
+  }
+  RSH_DEVICE void store(void* to) const { store_once(static_cast<Vec16*>(to), bytes_); }
+
+ private:
+  Vec16 bytes_;
+};
+
 }  // namespace railshmem::arch

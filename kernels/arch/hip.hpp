@@ -11,6 +11,7 @@
 #define RSH_DEVICE __attribute__((device, always_inline)) inline
 #define RSH_DEVICE_CALL static __attribute__((device, noinline))
 #define RSH_UNROLL _Pragma("unroll")
+#define RSH_ROLLED _Pragma("unroll 1")
 // Any number of threads may be launched.
 #define RSH_KERNEL extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, 1024))) void
 // One wave at most: nothing is kept from it for the sake of others.
@@ -174,6 +175,12 @@ RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
 RSH_DEVICE void store_tagged(uint64_t* at, uint64_t tag, uint64_t value) {
   store_relaxed(at + 1, value);
   store_release(at, tag);
+}
+// The tag, and what was stored with it.
+RSH_DEVICE uint64_t load_tagged(const uint64_t* at, uint64_t* value) {
+  const uint64_t tag = load_acquire(at);
+  *value = load_relaxed(at + 1);
+  return tag;
 }
 // Publishes all pairs to whoever acquires its first word: one release for all of them. Nobody can
 // be woken from here.

@@ -14,6 +14,7 @@
 #define RSH_DEVICE inline
 #define RSH_DEVICE_CALL inline
 #define RSH_UNROLL
+#define RSH_ROLLED
 #define RSH_KERNEL extern "C" __attribute__((visibility("default"))) void
 #define RSH_WARP_KERNEL RSH_KERNEL
 
@@ -162,6 +163,12 @@ RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
 RSH_DEVICE void store_tagged(uint64_t* at, uint64_t tag, uint64_t value) {
   store_relaxed(at + 1, value);
   store_release(at, tag);
+}
+// The tag, and what was stored with it.
+RSH_DEVICE uint64_t load_tagged(const uint64_t* at, uint64_t* value) {
+  const uint64_t tag = load_acquire(at);
+  *value = load_relaxed(at + 1);
+  return tag;
 }
 // Publishes all pairs to whoever acquires its first word. Ordered with a look at the sleep word of
 // the reader that may have to be woken.

@@ -126,6 +126,20 @@ RSH_DEVICE void give(T* __restrict to, const float* __restrict values, uint32_t 
   for (uint32_t i = 0; i < n; ++i) to[i] = narrow(values[i]);
 }
 
+// Elements that a lane makes bytes of at a time, and those bytes, to be stored in several places.
+constexpr uint32_t kByteRun = 128;
+class ByteRun {
+ public:
+  template <class Narrow>
+  ByteRun(const float* values, const Narrow& narrow) {
+    for (uint32_t i = 0; i < kByteRun; ++i) bytes_[i] = narrow(values[i]);
+  }
+  void store(void* to) const { memcpy(to, bytes_, sizeof bytes_); }
+
+ private:
+  uint8_t bytes_[kByteRun];
+};
+
 RSH_DEVICE float from_fp16(uint16_t bits) {
   return soft::from_fp16(bits);
 }

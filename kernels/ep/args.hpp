@@ -10,8 +10,16 @@ namespace railshmem::device::ep {
 constexpr arch::Scope kWarp = arch::Scope::warp;
 constexpr arch::Scope kBlock = arch::Scope::block;
 
+// How a PE finds what it receives.
+enum class Rows : uint8_t {
+  contiguous,  // by (source PE, source token), without holes
+  by_expert,   // in a block per expert
+  by_slot,     // every token of every source has its place, used or not
+};
+
 // The same on every PE.
 struct Shape {
+  Rows rows;
   uint64_t hidden;  // elements of a row
   uint64_t topk;
   uint64_t scales;  // of a row
@@ -19,14 +27,17 @@ struct Shape {
   uint64_t token_bytes;   // of a row of tokens
   uint64_t result_bytes;  // of a row of expert results
   uint64_t chunk_rows;    // rows that go to a NIC at once
-  uint64_t alignment;     // expert-major layout: rows of a block; 0: contiguous layout
+  uint64_t alignment;     // by_expert: rows of a block
   int32_t n_pes;
   int32_t experts;       // of the job
   int32_t most_experts;  // of one PE
 };
 
 RSH_DEVICE bool by_expert(const Shape& shape) {
-  return shape.alignment > 0;
+  return shape.rows == Rows::by_expert;
+}
+RSH_DEVICE bool by_slot(const Shape& shape) {
+  return shape.rows == Rows::by_slot;
 }
 // PE p owns the experts [first_expert(p), first_expert(p + 1)).
 RSH_DEVICE int32_t first_expert(const Shape& shape, int32_t pe) {
@@ -125,6 +136,15 @@ struct Buffers {
   uint64_t meta_bytes;
 };
 
+// Expert ids, as they are.
+struct Ids {
+  const void* at;  // [rows, topk] experts of the job, -1: none
+  bool wide;       // of 8 bytes, else 4
+};
+RSH_DEVICE int64_t id_at(const Ids& ids, uint64_t i) {
+  return ids.wide ? static_cast<const int64_t*>(ids.at)[i] : static_cast<const int32_t*>(ids.at)[i];
+}
+
 // Which of 32 consecutive rows go to a column, a bit each, and how many rows before them do. A row
 // goes once, however many of its experts are there.
 struct alignas(8) Marks {
@@ -138,8 +158,8 @@ constexpr uint32_t kMarked = 32;
 struct Stream {
   int32_t pe;
   uint64_t rows;
-  const char* tokens;      // [rows] of token_bytes
-  const int32_t* ids;      // [rows, topk] experts of the job, -1: none
+  const char* tokens;  // [rows] of token_bytes
+  Ids ids;
   const float* weights;    // [rows, topk]
   const float* scales;     // [rows, scales]
   Marks* marks;            // [columns(), units]
@@ -151,6 +171,7 @@ struct Stream {
 // What this PE gets by the last dispatch.
 struct Summary {
   uint64_t round;     // of that dispatch: they are counted in these buffers, from 1
+  uint64_t combined;  // the last round that was combined
   uint64_t ticket;    // DispatchCall::ticket
   uint64_t arrivals;  // tokens
   uint64_t rows;      // contiguous: arrivals; expert-major: of all blocks
@@ -175,7 +196,7 @@ struct Exchange {
   const Home* homes;       // [experts]
   Stream* streams;         // [1 + n_sources]; the first is this PE's own
   int32_t* ids;            // [max_tokens, topk] of this PE's own rows
-  uint64_t units;          // of kMarked rows, for max_tokens
+  uint32_t units;          // of kMarked rows, for max_tokens
   uint64_t* member_rows;   // [n_members] that each gets
   uint64_t* block_starts;  // expert-major: [n_members, most_experts] first row of every block
   Outcome outcome;
@@ -192,27 +213,26 @@ RSH_DEVICE uint64_t block_start(const Exchange& x, int32_t expert) {
 }
 
 // Columns of a stream, in this order: members, nodes where there are several, experts of members.
-RSH_DEVICE uint64_t node_column(const Exchange& x, int32_t node) {
-  return static_cast<uint64_t>(x.node.n_members + node);
+RSH_DEVICE uint32_t node_column(const Exchange& x, int32_t node) {
+  return static_cast<uint32_t>(x.node.n_members + node);
 }
-RSH_DEVICE uint64_t expert_column(const Exchange& x, int32_t member, int32_t local) {
+RSH_DEVICE uint32_t expert_column(const Exchange& x, int32_t member, int32_t local) {
   const int32_t nodes = x.node.n_nodes > 1 ? x.node.n_nodes : 0;
-  return static_cast<uint64_t>(x.node.n_members + nodes) +
-         static_cast<uint64_t>(member) * static_cast<uint64_t>(x.shape.most_experts) +
-         static_cast<uint64_t>(local);
+  return static_cast<uint32_t>(x.node.n_members + nodes + member * x.shape.most_experts + local);
 }
-RSH_DEVICE uint64_t columns(const Exchange& x) {
+RSH_DEVICE uint32_t columns(const Exchange& x) {
+  if (by_slot(x.shape)) return 0;  // a row's number is its place among all
   return expert_column(x, by_expert(x.shape) ? x.node.n_members : 0, 0);
 }
 
-// Columns that members tell each other: members, experts of members.
-RSH_DEVICE uint64_t counted_columns(const Exchange& x) {
-  const auto members = static_cast<uint64_t>(x.node.n_members);
-  const auto most = static_cast<uint64_t>(x.shape.most_experts);
-  return members * (by_expert(x.shape) ? 1 + most : 1);
+// Columns that members tell each other: members, experts of members; by slot one: all rows.
+RSH_DEVICE uint32_t counted_columns(const Exchange& x) {
+  if (by_slot(x.shape)) return 1;
+  const int32_t most = by_expert(x.shape) ? x.shape.most_experts : 0;
+  return static_cast<uint32_t>(x.node.n_members * (1 + most));
 }
-RSH_DEVICE Count* count_of(const Exchange& x, int32_t source, uint64_t column) {
-  return x.buffers.counts + static_cast<uint64_t>(source) * counted_columns(x) + column;
+RSH_DEVICE Count* count_of(const Exchange& x, int32_t source, uint32_t column) {
+  return x.buffers.counts + uint64_t{static_cast<uint32_t>(source)} * counted_columns(x) + column;
 }
 
 RSH_DEVICE uint64_t last_round(const Exchange& x) {

@@ -72,6 +72,11 @@ RSH_DEVICE char* partials_of(const Exchange& x, int32_t node, int32_t n_members,
   return reinterpret_cast<char*>(area) + first * partial_bytes<T>(x.shape, n_members);
 }
 
+// Of a stream, in a node of one PE.
+RSH_DEVICE uint64_t first_arrival(const Exchange& x, const Stream& stream) {
+  return by_slot(x.shape) ? static_cast<uint64_t>(stream.pe) * x.shape.max_tokens : stream.bases[0];
+}
+
 // This node's part of rows of a remote source, somewhere in the heap. A block calls it.
 template <class T>
 RSH_DEVICE char* make_partials(const DeviceContext* ctx, const Exchange& x, int32_t slot,
@@ -79,7 +84,8 @@ RSH_DEVICE char* make_partials(const DeviceContext* ctx, const Exchange& x, int3
   const Shape& shape = x.shape;
   const Stream& stream = x.streams[slot + 1];
   if (x.node.n_members == 1)  // all of the source's rows came here, in this order
-    return x.buffers.results + (stream.bases[0] + first) * shape.result_bytes;
+    return x.buffers.results + first_arrival(x, stream) * shape.result_bytes +
+           first * shape.result_bytes;
   float* const out =
       x.buffers.partials_out + static_cast<uint64_t>(slot) * shape.max_tokens * shape.hidden;
   parts_of_sums<T>(last - first, shape.hidden, arch::warp_of_block()).each([&](const Part& part) {
@@ -117,7 +123,7 @@ RSH_DEVICE bool send_partials(const DeviceContext* ctx, const Exchange& x, uint6
 RSH_DEVICE bool wait_for_partials(const DeviceContext* ctx, const Exchange& x, uint64_t round,
                                   uint64_t row) {
   for (int32_t node = 0; node < x.node.n_nodes; ++node) {
-    const int64_t number = node_ordinal(x, row, node);
+    const int64_t number = node_ordinal(x, x.streams[0], row, node);
     if (number < 0) continue;
     const int32_t peer = x.node.gateways[node].pe;
     if (!arch::all<kWarp>(wait_for(ctx, &x.buffers.from[peer].partials,
@@ -137,7 +143,7 @@ RSH_DEVICE void add_nodes(const DeviceContext* ctx, const Exchange& x, uint64_t 
       add_members<T>(ctx, x, x.streams[0], row, members, sums);
       continue;
     }
-    const int64_t number = node_ordinal(x, row, node);
+    const int64_t number = node_ordinal(x, x.streams[0], row, node);
     if (number < 0) continue;
     const int32_t n_members = x.node.gateways[node].n_members;
     const char* const part = partials_of<T>(x, node, n_members, static_cast<uint64_t>(number));
@@ -199,6 +205,8 @@ RSH_DEVICE bool sum_results(const DeviceContext* ctx, const Exchange& x, char* o
   const uint64_t round = last_round(x);
   const TraceSpan span(ctx->trace, Moment::ep_combine, 0, -1, -1, 0, round);
   bool ok = wait_for_results(ctx, x, round);
+  if (ok && arch::block() == 0 && arch::leader<kBlock>())
+    arch::store_relaxed(&x.summary->combined, round);
   ok = ok && sum_own<kRemote>(ctx, x, round, reinterpret_cast<T*>(out));
   if constexpr (kRemote)
     if (arch::block() == 0) ok = ok && quiet_remote(ctx, x.node);

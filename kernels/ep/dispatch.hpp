@@ -38,7 +38,7 @@ RSH_DEVICE Stream own_rows(const Exchange& x, const DispatchCall& call) {
   Stream own = x.streams[0];
   own.rows = call.rows;
   own.tokens = call.tokens;
-  own.ids = x.ids;
+  own.ids = by_slot(x.shape) && !call.again ? call.ids : Ids{x.ids, false};
   own.weights = call.weights;
   own.scales = call.scales;
   return own;
@@ -49,6 +49,7 @@ RSH_DEVICE bool free_staging(const DeviceContext* ctx, const Exchange& x, uint64
   FromPeer* const mine = x.buffers.from + ctx->pe;
   if (arch::leader<kBlock>()) *x.buffers.refusal_out = x.summary->refusal;
   bool ok = true;
+  RSH_ROLLED
   for (int32_t slot = 0; slot < x.node.n_sources && ok; ++slot)
     ok = put_signal<Transport::proxy, kBlock>(ctx, &mine->refusal, x.buffers.refusal_out,
                                               sizeof(Refusal), set_signal(&mine->freed, round),
@@ -66,10 +67,12 @@ RSH_DEVICE bool exchange_headers(const DeviceContext* ctx, const Exchange& x, co
                                  uint64_t round, const DispatchCall& call) {
   const TraceSpan span(ctx->trace, Moment::ep_headers, 0, -1, -1, 0, round);
   bool ok = true;
+  RSH_ROLLED
   for (int32_t node = 0; node < x.node.n_nodes && ok; ++node)
     if (x.node.gateways[node].pe >= 0 && is_mine(node))
       ok = send_header(ctx, x, own, round, node, call.again);
   ok = send_rows(ctx, x, own, round, call.in_heap, ok);
+  RSH_ROLLED
   for (int32_t slot = 0; slot < x.node.n_sources && ok; ++slot)
     if (is_mine(slot)) ok = receive_header(ctx, x, round, slot, call.again);
   return ok;
@@ -81,16 +84,10 @@ template <bool kRemote>
 RSH_DEVICE bool agree_on_places(const DeviceContext* ctx, const Exchange& x, const Stream& own,
                                 uint64_t round, const DispatchCall& call) {
   arch::Arrival chosen{arch::block() == 0, true};
+  if (arch::block() == 0) announce_room(ctx, x, round, call.room);
   if (!call.again) chosen = arch::arrive_at_grid(x.grid, mark_own_rows(ctx, x, own, call.ids));
   bool ok = chosen.ok;
-  if (chosen.last && ok) {
-    announce_room(ctx, x, round, call.room);
-    if (!call.again) {
-      number_rows(x, own);
-      announce(ctx, x, round, own);
-      if (arch::leader<kBlock>()) x.streams[0].rows = own.rows;
-    }
-  }
+  if (chosen.last && ok && !call.again) announce(ctx, x, round, own);
   if constexpr (kRemote) {
     ok = arch::sync_grid(x.grid, ok);
     ok = ok && exchange_headers(ctx, x, own, round, call);
@@ -100,23 +97,45 @@ RSH_DEVICE bool agree_on_places(const DeviceContext* ctx, const Exchange& x, con
   return arch::sync_grid(x.grid, ok);
 }
 
+// By slot places are known. Members agree to be written to: by their results of the round before,
+// which this PE had in its combine, and where it had none, by saying so.
+template <bool kRemote>
+RSH_DEVICE bool enter_by_slot(const DeviceContext* ctx, const Exchange& x, const Stream& own,
+                              uint64_t round, const DispatchCall& call) {
+  const bool agreed = arch::load_relaxed(&x.summary->combined) + 1 == round;
+  if (arch::block() == 0) {
+    if (!agreed) announce_room(ctx, x, round, call.room);
+    if (!call.again) announce(ctx, x, round, own);
+  }
+  bool ok = call.again || check_own_ids(ctx, x, own.rows, call.ids);
+  ok = ok && (agreed || wait_until_ready(ctx, x, round));
+  if constexpr (kRemote) {
+    ok = arch::sync_grid(x.grid, ok);
+    ok = ok && exchange_headers(ctx, x, own, round, call);
+    ok = arch::sync_grid(x.grid, ok);
+  }
+  return ok;
+}
+
 // This PE's own rows go to the members' buffers and on their way to other nodes.
 template <bool kRemote>
 RSH_DEVICE bool send_half(const DeviceContext* ctx, const Exchange& x, uint64_t round,
                           const DispatchCall& call) {
   const TraceSpan span(ctx->trace, Moment::ep_dispatch, 0, -1, -1, 0, round);
   const Stream own = own_rows(x, call);
-  bool ok = agree_on_places<kRemote>(ctx, x, own, round, call);
-  // All blocks have met, so all have read the number of the round before.
-  if (ok && arch::block() == 0 && arch::leader<kBlock>())
+  bool ok = by_slot(x.shape) ? enter_by_slot<kRemote>(ctx, x, own, round, call)
+                             : agree_on_places<kRemote>(ctx, x, own, round, call);
+  ok = ok && place_rows(ctx, x, {own, round, false, call.again});
+  arch::Arrival all{arch::block() == 0, ok};
+  if constexpr (!kRemote) all = arch::arrive_at_grid(x.grid, ok);  // every row is placed
+  if (!all.last || !all.ok) return all.ok;
+  // Here all blocks have read the number of the round before, and nobody the rows of this one.
+  if (arch::leader<kBlock>()) {
+    x.streams[0].rows = own.rows;
     arch::store_relaxed(&x.summary->round, round);
-  ok = ok && place_stream(ctx, x, round, own, false, call.again);
-  if constexpr (!kRemote) {
-    const arch::Arrival all = arch::arrive_at_grid(x.grid, ok);  // every row is placed
-    ok = all.ok;
-    if (all.last && ok) signal_members(ctx, x.node, &x.buffers.from[ctx->pe].arrived, round);
   }
-  return ok;
+  if constexpr (!kRemote) signal_members(ctx, x.node, &x.buffers.from[ctx->pe].arrived, round);
+  return true;
 }
 
 RSH_DEVICE void deliver(void* to, const void* from, uint64_t bytes) {
@@ -127,6 +146,31 @@ RSH_DEVICE bool delivers(const Delivery& to) {
          to.scales != nullptr;
 }
 
+// By slot: learns how many rows each source has, and marks the places of those it has not.
+RSH_DEVICE bool receive_by_slot(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
+  const Shape& shape = x.shape;
+  const bool ok = wait_for_all<kBlock>(
+      ctx, static_cast<uint32_t>(shape.n_pes), round, Waiting::ep_counts,
+      [&](uint32_t i) { return &count_of(x, static_cast<int32_t>(i), 0)->sequence; },
+      [&](uint32_t i) { return x.node.writers[i]; });
+  if (!ok) return false;
+  const arch::Place warp = arch::warp_of_grid();
+  const uint64_t slots = static_cast<uint64_t>(shape.n_pes) * shape.max_tokens;
+  RSH_ROLLED
+  for (int32_t source = 0; source < shape.n_pes; ++source) {
+    const uint64_t rows = arch::load_relaxed(&count_of(x, source, 0)->rows);
+    int64_t* const indices =
+        x.buffers.indices + static_cast<uint64_t>(source) * shape.max_tokens * shape.topk;
+    RSH_ROLLED
+    for (uint64_t row = rows + warp.index; row < shape.max_tokens; row += warp.count)
+      leave_empty(x, indices + row * shape.topk);
+    if (warp.index == 0 && arch::leader<kWarp>())
+      x.outcome.received[source] = static_cast<int64_t>(rows);
+  }
+  if (warp.index == 0 && arch::leader<kWarp>()) x.summary->arrivals = x.summary->rows = slots;
+  return true;
+}
+
 // Rows of other nodes are forwarded, and those of this PE arrive. All blocks come, also where `ok`
 // says that they have failed.
 template <bool kRemote>
@@ -134,9 +178,11 @@ RSH_DEVICE bool receive_half(const DeviceContext* ctx, const Exchange& x, uint64
                              const ReceiveCall& call, bool ok) {
   const TraceSpan span(ctx->trace, Moment::ep_dispatch, 0, -1, -1, 0, round);
   arch::Arrival chosen{arch::block() == 0, ok};
+  if (by_slot(x.shape) && !call.again) ok = ok && receive_by_slot(ctx, x, round);
   if constexpr (kRemote) {
+    RSH_ROLLED
     for (int32_t i = 1; i <= x.node.n_sources; ++i)
-      ok = ok && place_stream(ctx, x, round, x.streams[i], true, call.again);
+      ok = ok && place_rows(ctx, x, {x.streams[i], round, true, call.again});
     chosen = arch::arrive_at_grid(x.grid, ok);  // every forwarded row is placed
     ok = chosen.ok;
     if (chosen.last && ok) {

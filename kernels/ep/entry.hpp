@@ -12,13 +12,11 @@ static_assert(railshmem::device::kAbi == RAILSHMEM_ABI, "kernels and library: no
 
 namespace railshmem::device::ep {
 
-enum class Rows : uint8_t { contiguous, by_expert };
-
 template <bool kRemote, Rows kRows>
 struct Job {
   RSH_DEVICE static Exchange known(Exchange x) {
     if (!kRemote) x.node.n_nodes = 1;
-    if (kRows == Rows::contiguous) x.shape.alignment = 0;
+    x.shape.rows = kRows;
     return x;
   }
 

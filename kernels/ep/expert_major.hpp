@@ -12,7 +12,7 @@ namespace railshmem::device::ep {
 // The row that a token of the stream has for its k-th expert, which is the member's, or -1.
 RSH_DEVICE int64_t place_of(const Exchange& x, const Stream& stream, uint64_t row, uint64_t k,
                             int32_t member) {
-  const int32_t id = stream.ids[row * x.shape.topk + k];
+  const int64_t id = id_at(stream.ids, row * x.shape.topk + k);
   if (id < 0) return -1;
   const Home home = x.homes[id];
   if (home.member != member) return -1;
@@ -20,13 +20,14 @@ RSH_DEVICE int64_t place_of(const Exchange& x, const Stream& stream, uint64_t ro
       static_cast<uint64_t>(member) * static_cast<uint64_t>(x.shape.most_experts) +
       static_cast<uint64_t>(home.local);
   return static_cast<int64_t>(stream.expert_bases[block]) +
-         ordinal(x, stream, expert_column(x, member, home.local), row);
+         marked(x, stream, expert_column(x, member, home.local), row);
 }
 
 // The first of a token's rows in a member that has some.
 RSH_DEVICE uint64_t first_place(const Exchange& x, const Stream& stream, uint64_t row,
                                 int32_t member) {
   int64_t place = -1;
+  RSH_ROLLED
   for (uint64_t k = 0; k < x.shape.topk && place < 0; ++k)
     place = place_of(x, stream, row, k, member);
   return static_cast<uint64_t>(place);
@@ -39,6 +40,7 @@ RSH_DEVICE void place_pairs(const DeviceContext* ctx, const Exchange& x, const S
   const int32_t pe = x.node.members[member];
   int64_t* const places = in_peer(ctx, x.buffers.places + arrival * topk, pe);
   float* const weights = in_peer(ctx, x.buffers.pair_weights + arrival * topk, pe);
+  RSH_ROLLED
   for (uint64_t k = arch::rank<kWarp>(); k < topk; k += arch::size<kWarp>()) {
     places[k] = place_of(x, stream, row, k, member);
     weights[k] = stream.weights[row * topk + k];
@@ -48,6 +50,7 @@ RSH_DEVICE void place_pairs(const DeviceContext* ctx, const Exchange& x, const S
 // The first k with the same place.
 RSH_DEVICE uint64_t first_with(const int64_t* places, uint64_t k) {
   uint64_t before = 0;
+  RSH_ROLLED
   while (places[before] != places[k]) ++before;
   return before;
 }
@@ -57,9 +60,11 @@ RSH_DEVICE void spread_weights(const Exchange& x, uint64_t arrival) {
   const uint64_t topk = x.shape.topk;
   const int64_t* const places = x.buffers.places + arrival * topk;
   const float* const weights = x.buffers.pair_weights + arrival * topk;
+  RSH_ROLLED
   for (uint64_t k = arch::rank<kWarp>(); k < topk; k += arch::size<kWarp>()) {
     if (places[k] < 0 || first_with(places, k) < k) continue;
     float sum = weights[k];
+    RSH_ROLLED
     for (uint64_t after = k + 1; after < topk; ++after)
       if (places[after] == places[k]) sum += weights[after];
     x.buffers.weights[places[k]] = sum;
@@ -72,8 +77,10 @@ RSH_DEVICE void spread(const Exchange& x, const Part& part) {
   const Buffers& at = x.buffers;
   const int64_t* const places = at.places + part.row * shape.topk;
   uint64_t first = 0;
+  RSH_ROLLED
   while (places[first] < 0) ++first;
   const auto from = static_cast<uint64_t>(places[first]);
+  RSH_ROLLED
   for (uint64_t k = first + 1; k < shape.topk; k += arch::kListed) {
     const uint64_t left = shape.topk - k;
     const WarpList others(static_cast<uint32_t>(left < arch::kListed ? left : arch::kListed),
@@ -97,12 +104,14 @@ RSH_DEVICE void spread(const Exchange& x, const Part& part) {
 // Writes the id of each expert's rows, and -1 to what fills its block.
 RSH_DEVICE void write_ids(const Exchange& x, int32_t experts) {
   const arch::Place warp = arch::warp_of_grid();
+  RSH_ROLLED
   for (auto expert = static_cast<int32_t>(warp.index); expert < experts;
        expert += static_cast<int32_t>(warp.count)) {
     int64_t* const ids = x.buffers.indices + block_start(x, expert);
     float* const weights = x.buffers.weights + block_start(x, expert);
     const int64_t rows = x.outcome.expert_counts[expert];
     const int64_t padded = x.outcome.padded_counts[expert];
+    RSH_ROLLED
     for (int64_t i = arch::rank<kWarp>(); i < padded; i += arch::size<kWarp>()) {
       ids[i] = i < rows ? expert : -1;
       if (i >= rows) weights[i] = 0;
@@ -115,6 +124,7 @@ RSH_DEVICE void fill_rows(const Exchange& x, int32_t experts) {
   const Shape& shape = x.shape;
   const uint64_t most = shape.alignment - 1;  // that one block needs
   const arch::Place warp = arch::warp_of_grid();
+  RSH_ROLLED
   for (uint64_t i = warp.index; i < static_cast<uint64_t>(experts) * most; i += warp.count) {
     const auto expert = static_cast<int32_t>(i / most);
     const uint64_t at = static_cast<uint64_t>(x.outcome.expert_counts[expert]) + i % most;
@@ -148,6 +158,7 @@ RSH_DEVICE void reduce_pairs(const Exchange& x, const char* expert_rows) {
     const int64_t* const places = x.buffers.places + part.row * shape.topk;
     const float* const weights = x.buffers.pair_weights + part.row * shape.topk;
     sum_part<T>(to + part.row * shape.hidden, part, [&](Sums<T>& sums) {
+      RSH_ROLLED
       for (uint64_t k = 0; k < shape.topk; ++k)
         if (places[k] >= 0)
           sums.add_weighted(sums.take(from + static_cast<uint64_t>(places[k]) * shape.hidden),

@@ -29,15 +29,19 @@ RSH_DEVICE Metadata metadata_at(const Shape& shape, char* at, uint64_t rows) {
 RSH_DEVICE Metadata pack_metadata(const Exchange& x, const Stream& own, int32_t node, bool again) {
   const Shape& shape = x.shape;
   char* const out = x.buffers.send_meta + static_cast<uint64_t>(node) * x.buffers.meta_bytes;
-  const Metadata meta = metadata_at(shape, out, node_rows(x, node));
-  if (arch::leader<kBlock>()) *meta.header = {node_rows(x, node), 0};
+  const Metadata meta = metadata_at(shape, out, node_rows(x, own, node));
+  if (arch::leader<kBlock>()) *meta.header = {node_rows(x, own, node), 0};
   const arch::Place warp = arch::warp_of_block();
+  RSH_ROLLED
   for (uint64_t row = warp.index; row < own.rows; row += warp.count) {
-    const int64_t found = node_ordinal(x, row, node);
+    const int64_t found =
+        by_slot(shape) ? static_cast<int64_t>(row) : node_ordinal(x, own, row, node);
     if (found < 0) continue;
     const auto to = static_cast<uint64_t>(found);
     if (!again) {
-      arch::copy<kWarp>(meta.ids + to * shape.topk, own.ids + row * shape.topk, shape.topk * 4);
+      RSH_ROLLED
+      for (uint64_t k = arch::rank<kWarp>(); k < shape.topk; k += arch::size<kWarp>())
+        meta.ids[to * shape.topk + k] = static_cast<int32_t>(id_at(own.ids, row * shape.topk + k));
       arch::copy<kWarp>(meta.weights + to * shape.topk, own.weights + row * shape.topk,
                         shape.topk * 4);
     }
@@ -55,8 +59,8 @@ RSH_DEVICE bool send_header(const DeviceContext* ctx, const Exchange& x, const S
   const Gateway gateway = x.node.gateways[node];
   if (!wait_for_all<kBlock>(
           ctx, 1, round - 1, Waiting::ep_staging,
-          [&](uint64_t) { return &x.buffers.from[gateway.pe].freed; },
-          [&](uint64_t) { return gateway.pe; }))
+          [&](uint32_t) { return &x.buffers.from[gateway.pe].freed; },
+          [&](uint32_t) { return gateway.pe; }))
     return false;
   const Metadata meta = pack_metadata(x, own, node, again);
   char* const begin = reinterpret_cast<char*>(meta.header);
@@ -72,17 +76,20 @@ RSH_DEVICE bool send_header(const DeviceContext* ctx, const Exchange& x, const S
 // Sends the rows among [first, last) that go to the node: one put per run of consecutive tokens.
 // Every put rings the same word. Signals of a lane arrive in order and each after its own data, so
 // a value announces all rows before it, on any NIC.
-RSH_DEVICE bool send_runs(const DeviceContext* ctx, const Exchange& x, uint64_t round,
-                          const char* tokens, uint64_t first, uint64_t last, int32_t node) {
+RSH_DEVICE bool send_runs(const DeviceContext* ctx, const Exchange& x, const Stream& own,
+                          uint64_t round, const char* tokens, uint64_t first, uint64_t last,
+                          int32_t node) {
   const Gateway gateway = x.node.gateways[node];
   const uint64_t row_bytes = x.shape.token_bytes;
   char* const slot =
       x.buffers.staged_rows + static_cast<uint64_t>(gateway.slot) * x.shape.max_tokens * row_bytes;
+  RSH_ROLLED
   for (uint64_t row = first; row < last;) {
-    const int64_t found = node_ordinal(x, row, node);
+    const int64_t found = node_ordinal(x, own, row, node);
     uint64_t end = row + 1;
     if (found >= 0) {
-      while (end < last && node_ordinal(x, end, node) >= 0) ++end;
+      RSH_ROLLED
+      while (end < last && node_ordinal(x, own, end, node) >= 0) ++end;
       const auto ordinal = static_cast<uint64_t>(found);
       const uint64_t rows = end - row;
       const Signal signal =
@@ -104,21 +111,23 @@ RSH_DEVICE bool send_rows(const DeviceContext* ctx, const Exchange& x, const Str
                           uint64_t round, bool in_heap, bool ok) {
   const uint64_t row_bytes = x.shape.token_bytes;
   const char* const tokens = in_heap ? own.tokens : x.buffers.send_rows;
+  RSH_ROLLED
   for (uint64_t first = 0; first < own.rows; first += x.shape.chunk_rows) {
     const uint64_t left = own.rows - first;
     const uint64_t last = first + (left < x.shape.chunk_rows ? left : x.shape.chunk_rows);
     if (!in_heap) {
       parts_of_rows(last - first, row_bytes, arch::warp_of_grid()).each([&](const Part& part) {
         const uint64_t at = (first + part.row) * row_bytes;
-        if (leaves_node(x, first + part.row))
+        if (leaves_node(x, own, first + part.row))
           copy_row(x.buffers.send_rows + at, own.tokens + at, part.first, part.last);
         return true;
       });
       ok = arch::sync_grid(x.grid, ok);
     }
+    RSH_ROLLED
     for (int32_t node = 0; node < x.node.n_nodes && ok; ++node)
       if (x.node.gateways[node].pe >= 0 && is_mine(node))
-        ok = send_runs(ctx, x, round, tokens, first, last, node);
+        ok = send_runs(ctx, x, own, round, tokens, first, last, node);
   }
   return ok;
 }
@@ -130,22 +139,22 @@ RSH_DEVICE bool receive_header(const DeviceContext* ctx, const Exchange& x, uint
   const int32_t source = x.node.sources[slot];
   if (!wait_for_all<kBlock>(
           ctx, 1, round, Waiting::ep_header,
-          [&](uint64_t) { return &x.buffers.from[source].header; },
-          [&](uint64_t) { return source; }))
+          [&](uint32_t) { return &x.buffers.from[source].header; },
+          [&](uint32_t) { return source; }))
     return false;
   if (again) return true;
   char* const at = x.buffers.staged_meta + static_cast<uint64_t>(slot) * x.buffers.meta_bytes;
   Stream stream = x.streams[slot + 1];
   stream.rows = reinterpret_cast<const Header*>(at)->rows;
   const Metadata meta = metadata_at(x.shape, at, stream.rows);
-  stream.ids = meta.ids;
+  stream.ids = {meta.ids, false};
   stream.weights = meta.weights;
   stream.scales = meta.scales;
   if (arch::leader<kBlock>()) x.streams[slot + 1] = stream;
-  mark_rows(x, stream, arch::warp_of_block(),
-            [&](uint64_t row, uint64_t k) { return stream.ids[row * x.shape.topk + k]; });
+  if (!by_slot(x.shape))
+    mark_rows(x, stream, arch::warp_of_block(),
+              [&](uint64_t row, uint64_t k) { return meta.ids[row * x.shape.topk + k]; });
   arch::sync<kBlock>();
-  number_rows(x, stream);
   announce(ctx, x, round, stream);
   return true;
 }
@@ -153,9 +162,11 @@ RSH_DEVICE bool receive_header(const DeviceContext* ctx, const Exchange& x, uint
 // Everything this PE posted between nodes is complete: sources may change. A block calls it.
 RSH_DEVICE bool quiet_remote(const DeviceContext* ctx, const Node& node) {
   bool ok = true;
+  RSH_ROLLED
   for (auto i = static_cast<int32_t>(arch::rank<kBlock>()); i < node.n_nodes && ok;
        i += static_cast<int32_t>(arch::size<kBlock>()))
     if (node.gateways[i].pe >= 0) ok = quiet_lane(ctx, node.gateways[i].pe, 0);
+  RSH_ROLLED
   for (auto slot = static_cast<int32_t>(arch::rank<kBlock>()); slot < node.n_sources && ok;
        slot += static_cast<int32_t>(arch::size<kBlock>()))
     ok = quiet_lane(ctx, node.sources[slot], 0);

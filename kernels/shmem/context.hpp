@@ -181,6 +181,11 @@ struct DeviceContext {
 // Changes with the layout of everything above: a kernel compiled against another layout is refused.
 constexpr uint64_t kAbi = 0x5253484d00030000ull + sizeof(DeviceContext) + sizeof(Lane) * 4096 +
                           sizeof(Team) * (uint64_t{1} << 24);
+#if defined(RAILSHMEM_ABI)
+// Given by whoever launches kernels compiled now: one that would read another layout does not come
+// to exist.
+static_assert(kAbi == RAILSHMEM_ABI, "kernels and library are not of one release");
+#endif
 
 RSH_DEVICE uint64_t offset_of(const DeviceContext* ctx, const void* symmetric) {
   return static_cast<uint64_t>(static_cast<const char*>(symmetric) - ctx->heap);

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -100,12 +101,12 @@ const char* text_of(int answer) {
   }
 }
 
-void Machine::initialise(const char* visible_by) {
+void Machine::initialise(const char* visible_by, const char* version) {
   const std::lock_guard<std::mutex> held(mutex_);
   const int cards = static_cast<int>(number("STANDIN_DEVICES", "2"));
   setup_.visible = visible_cards(visible_by, cards);
   setup_.processors = static_cast<int>(number("STANDIN_PROCESSORS", "16"));
-  setup_.version = static_cast<int>(number("STANDIN_VERSION", "13000"));
+  setup_.version = static_cast<int>(number("STANDIN_VERSION", version));
   const std::string fabric = setting("STANDIN_FABRIC", "0");
   setup_.fabric = fabric == "1"         ? Fabric::works
                   : fabric == "claimed" ? Fabric::claimed
@@ -382,6 +383,13 @@ void append_to_log(const std::string& line) {
   const FileDescriptor file(
       ::open(machine().setup().log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
   if (::write(file.get(), line.data(), line.size()) < 0) return;  // the tests will miss it
+}
+
+void copy_text(const std::string& from, char* to, int room) {
+  require(room > 0);
+  const auto length = std::min(from.size(), static_cast<std::size_t>(room) - 1);
+  std::memcpy(to, from.data(), length);
+  to[length] = 0;
 }
 
 }  // namespace railshmem::standin

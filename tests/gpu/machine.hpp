@@ -5,7 +5,7 @@
 //   STANDIN_DEVICES     how many (2)
 //   STANDIN_MEMORY      bytes of each, K, M, G (8G); what other processes take is not counted
 //   STANDIN_PROCESSORS  of each: as many blocks wait for each other (16)
-//   STANDIN_VERSION     of the driver (13000)
+//   STANDIN_VERSION     of the driver (13000; HIP: 70200000)
 //   STANDIN_FABRIC      1: fabric handles work; claimed: the driver says so and refuses (0)
 //   STANDIN_PEERS       0: no GPU reaches another (1)
 //   STANDIN_CROWDED     1: reserved addresses lie directly above something (0)
@@ -51,7 +51,7 @@ struct Grid {
 class Machine {
  public:
   // `visible_by`: the variable that names the devices that a process may see.
-  void initialise(const char* visible_by);
+  void initialise(const char* visible_by, const char* version);
   bool initialised() const { return initialised_; }
   const Setup& setup() const { return setup_; }
 
@@ -135,6 +135,9 @@ class Machine {
 Machine& machine();
 
 void append_to_log(const std::string& line);
+
+// As much as there is room for, and a 0.
+void copy_text(const std::string& from, char* to, int room);
 
 // Carries out one call of the driver and answers it.
 template <class Body, class... Arguments>
