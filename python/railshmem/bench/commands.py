@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from railshmem.bench.job import Job
     from railshmem.bench.report import Result
 
-LAYOUTS = ("contiguous", "expert-major")
+LAYOUTS = ("contiguous", "expert-major", "slots")
 DTYPES = ("bf16", "fp16", "fp32", "fp8")
 
 KIB, MIB = 1 << 10, 1 << 20
