@@ -186,6 +186,8 @@ def _draw_curves_by_blocks(part: Any, title: str, rows: Sequence[Line]) -> None:
             name = f"{rivals[0].get('rival', 'rival')}, {name}"
             _curve(speed, time, rivals, "rival_us", name, MPI, ":")
     _finish_curves(part, speed, time, rows)
+    speed.set_yscale("linear")  # they all end at the link's ceiling
+    speed.set_ylim(bottom=0)
 
 
 def _finish_curves(part: Any, speed: Any, time: Any, rows: Sequence[Line]) -> None:

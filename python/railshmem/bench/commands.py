@@ -356,6 +356,8 @@ def ep(device: str, sms: int, rounds: int, json_target: str | None, **shape: Any
 
         _run_on_gpu(lambda job: on_gpu.run(job, kind.Shape(**shape), sms, rounds), json_target)
         return
+    if shape["layout"] == "slots":
+        raise click.UsageError("--layout slots is measured with --device cuda only")
     _run(lambda job: kind.run(job, kind.Shape(**shape), rounds), json_target)
 
 
