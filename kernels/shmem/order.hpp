@@ -104,12 +104,13 @@ RSH_DEVICE bool hear(const DeviceContext* ctx, const SyncRound* round, uint64_t 
 }
 
 // Dissemination over `n` PEs, log2(n) rounds; `me` is my place among them.
-RSH_DEVICE bool disseminate(const DeviceContext* ctx, const int32_t* pes, int64_t n, int64_t me,
+RSH_DEVICE bool disseminate(const DeviceContext* ctx, const int32_t* pes, int32_t n, int32_t me,
                             SyncRound* rounds, uint64_t sequence, uint64_t* agreed) {
   for (int64_t distance = 1; distance < n; distance *= 2, ++rounds) {
     if (distance > 1) arch::fence_payload();  // what was heard is passed on
-    if (!tell(ctx, rounds, sequence, *agreed, pes[(me + distance) % n]) ||
-        !hear(ctx, rounds, sequence, agreed, pes[(me - distance + n) % n]))
+    const int64_t behind = me + distance, before = me - distance;
+    if (!tell(ctx, rounds, sequence, *agreed, arch::fixed(pes[behind < n ? behind : behind - n])) ||
+        !hear(ctx, rounds, sequence, agreed, arch::fixed(pes[before < 0 ? before + n : before])))
       return false;
   }
   return true;
@@ -119,30 +120,35 @@ RSH_DEVICE bool disseminate(const DeviceContext* ctx, const int32_t* pes, int64_
 // over the network instead of one per round.
 RSH_DEVICE bool sync_by_node(const DeviceContext* ctx, const Team& team, SyncArea* area,
                              uint64_t sequence, uint64_t* agreed) {
-  if (team.local > 0) {
-    return tell(ctx, area->gather + team.local, sequence, *agreed, team.locals[0]) &&
-           hear(ctx, &area->release, sequence, agreed, team.locals[0]);
+  const int32_t* const locals = arch::fixed(team.locals);
+  const int32_t local = arch::fixed(team.local), n_local = arch::fixed(team.n_local);
+  if (local > 0) {
+    return tell(ctx, area->gather + local, sequence, *agreed, arch::fixed(locals[0])) &&
+           hear(ctx, &area->release, sequence, agreed, arch::fixed(locals[0]));
   }
-  for (int32_t local = 1; local < team.n_local; ++local)
-    if (!hear(ctx, area->gather + local, sequence, agreed, team.locals[local])) return false;
-  if (team.n_local > 1) arch::fence_payload();
-  if (!disseminate(ctx, team.leaders, team.n_nodes, team.node, area->rounds, sequence, agreed))
+  for (int32_t i = 1; i < n_local; ++i)
+    if (!hear(ctx, area->gather + i, sequence, agreed, arch::fixed(locals[i]))) return false;
+  if (n_local > 1) arch::fence_payload();
+  if (!disseminate(ctx, arch::fixed(team.leaders), arch::fixed(team.n_nodes),
+                   arch::fixed(team.node), area->rounds, sequence, agreed))
     return false;
-  if (team.n_local > 1) arch::fence_payload();
-  for (int32_t local = 1; local < team.n_local; ++local)
-    if (!tell(ctx, &area->release, sequence, *agreed, team.locals[local])) return false;
+  if (n_local > 1) arch::fence_payload();
+  for (int32_t i = 1; i < n_local; ++i)
+    if (!tell(ctx, &area->release, sequence, *agreed, arch::fixed(locals[i]))) return false;
   return true;
 }
 
 // sync_team for who has fenced.
 RSH_DEVICE bool meet(const DeviceContext* ctx, const Team& team, uint64_t* agreed) {
-  const uint64_t sequence = *team.sequence + 1;
-  auto* area = at_offset<SyncArea>(ctx, team.area);
-  const bool flat = team.n_nodes == 1 || team.n_nodes == team.n_pes;
-  const bool met =
-      flat ? disseminate(ctx, team.pes, team.n_pes, team.me, area->rounds, sequence, agreed)
-           : sync_by_node(ctx, team, area, sequence, agreed);
-  if (met) *team.sequence = sequence;
+  uint64_t* const met_before = arch::fixed(team.sequence);
+  const uint64_t sequence = *met_before + 1;
+  auto* area = at_offset<SyncArea>(ctx, arch::fixed(team.area));
+  const int32_t n_pes = arch::fixed(team.n_pes), n_nodes = arch::fixed(team.n_nodes);
+  const bool met = n_nodes == 1 || n_nodes == n_pes
+                       ? disseminate(ctx, arch::fixed(team.pes), n_pes, arch::fixed(team.me),
+                                     area->rounds, sequence, agreed)
+                       : sync_by_node(ctx, team, area, sequence, agreed);
+  if (met) *met_before = sequence;
   return met;
 }
 

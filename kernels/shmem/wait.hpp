@@ -64,10 +64,11 @@ class Waiter {
   // Call after each failed look; `seen` is what the look saw. False: give up.
   RSH_DEVICE bool again(uint64_t seen) {
     if (recording(ctx_->trace) && traced_ns_ == 0) traced_ns_ = arch::clock_ns();
-    if (stopped(ctx_)) return false;
+    // A GPU looks at these now and then: each would take as long as the look at what is waited for.
+    if (arch::kOnHost && stopped(ctx_)) return false;
     backoff_.step();
     if (!backoff_.long_look()) return true;
-    if (job_stop(ctx_) != Stop::none) return false;
+    if (stopped(ctx_) || job_stop(ctx_) != Stop::none) return false;
     const uint64_t now = arch::clock_ns();
     if (started_ns_ == 0) started_ns_ = now;
     const uint64_t waited = now - started_ns_;
