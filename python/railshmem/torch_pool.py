@@ -15,8 +15,9 @@ class TorchPool:
 
     Symmetric memory is allocated by all PEs together: inside, every PE makes tensors of the same
     sizes in the same order. torch asks for memory in blocks of 2 MiB and more, and each block it
-    asks for is a collective call; sizes that differ raise on every PE. Tensors are freed at any
-    time, but their memory returns to the heap only by `close`.
+    asks for is a collective call; sizes that differ raise on every PE. Inside its blocks torch
+    places tensors by itself: they are symmetric as long as every PE lets go of tensors in the same
+    order, too, which `require_symmetric` checks. Memory returns to the heap only by `close`.
     """
 
     def __init__(self) -> None:
@@ -51,6 +52,11 @@ class TorchPool:
         trace: TracebackType | None,
     ) -> None:
         self._inside.pop().__exit__(kind, error, trace)
+
+    def require_symmetric(self, tensor: Any) -> None:
+        """Collective: raises ArgumentError on every PE where the tensor is not symmetric."""
+        offset = self._runtime.heap_offset(tensor)
+        self._runtime.require_same("heap offset of a tensor", str(offset))
 
     def close(self) -> None:
         """Collective: gives the memory back to the heap.

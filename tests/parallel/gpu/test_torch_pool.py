@@ -158,6 +158,7 @@ def test_tensors_of_the_pool_are_symmetric(comm: MPI.Intracomm) -> None:
         with pool:
             inbox = torch.zeros(1000, dtype=torch.bfloat16, device=f"cuda:{rt.device_index}")
         torch.cuda.synchronize()
+        pool.require_symmetric(inbox)
         rt.barrier_all()
         rt.put(inbox, torch.full_like(inbox, rt.my_pe + 1), after(rt))
         rt.barrier_all()

@@ -66,7 +66,7 @@ def table_of(results: Sequence[Result]) -> Table:
     table = plain_table()
     for name in ("bench", "path"):
         table.add_column(name, no_wrap=True)
-    for name in ("bytes", "median us", "p99 us", "M/s", "limit us", "of limit"):
+    for name in ("bytes", "median us", "p99 us", "GB/s", "M/s", "limit us", "of limit"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("rival", "rival us", "gain"):
         table.add_column(name, justify="left" if name == "rival" else "right", no_wrap=True)
@@ -78,6 +78,7 @@ def table_of(results: Sequence[Result]) -> Table:
             "" if row.bytes is None else size_text(row.bytes),
             number_text(row.median_us),
             number_text(row.p99_us),
+            number_text(row.gbs),
             "" if rate is None else number_text(float(rate) / 1e6),
             number_text(row.limit_us),
             f"{row.median_us / row.limit_us:.2f}x" if row.limit_us else "",
