@@ -132,5 +132,5 @@ class Tally:
             terminalreporter.section(
                 f"{self._skips.total()} skipped, {unexpected.total()} of them unexpectedly"
             )
-        for reason, times in sorted(unexpected.items()):
-            terminalreporter.write_line(f"{times} x {reason}", red=True)
+            for reason, times in sorted(self._skips.items()):
+                terminalreporter.write_line(f"{times} x {reason}", red=reason in unexpected)

@@ -4,7 +4,8 @@
 //   cmake -S . -B build/gpu -DRAILSHMEM_PYTHON=OFF && cmake --build build/gpu
 //   nvcc -std=c++17 -arch=native -ccbin mpicxx -I . -I shmem/include examples/gpu/ring.cu \
 //        build/gpu/librailshmem_core.a -ldl -lpthread -o build/gpu/ring
-//   RAILSHMEM_DEVICE=cuda mpirun -n 2 build/gpu/ring
+//   railshmem compile --arch sm_90 --to build/gpu/kernels
+//   RAILSHMEM_DEVICE=cuda RAILSHMEM_KERNELS=build/gpu/kernels mpirun -n 2 build/gpu/ring
 #include <mpi.h>
 
 #include <cstdio>

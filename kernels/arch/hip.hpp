@@ -14,6 +14,8 @@
 #define RSH_ROLLED _Pragma("unroll 1")
 // Any number of threads may be launched.
 #define RSH_KERNEL extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, 1024))) void
+// One wave at most: nothing is kept from it for the sake of others.
+#define RSH_WARP_KERNEL extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, 64))) void
 
 // Device code has no C library.
 __attribute__((device, always_inline)) inline void* memcpy(void* to, const void* from,
@@ -185,6 +187,20 @@ RSH_DEVICE uint64_t load_tagged(const uint64_t* at, uint64_t* value) {
 RSH_DEVICE void store_last_pair(uint64_t* at, uint64_t first, uint64_t second) {
   store_relaxed(at + 1, second);
   store_release(at, first);
+}
+
+// What nobody changes while a kernel runs.
+template <class T>
+RSH_DEVICE const T& fixed(const T& at) {
+  return at;
+}
+// The word as it is, or as it was when this thread last waited for something.
+RSH_DEVICE uint32_t load_lately(const uint32_t* at) {
+  return load_relaxed(at);
+}
+// Adds to a counter whose value nobody wants now.
+RSH_DEVICE void count_one(uint64_t* counter) {
+  claim_add(counter, uint64_t{1});
 }
 
 // claim_add of 1. The compiler takes places for a whole wave with one atomic by itself.

@@ -1,12 +1,9 @@
 // What the host launches on a stream: puts, gets, signals, waits, atomics, order and fills, each a
 // thin form of the primitive with its name.
 //
-// Compiled with RAILSHMEM_ABI, the layout that the launching side has: it cannot launch a kernel
-// that takes DeviceContext for something else. Where a call was stopped the kernel ends; the stop
-// record says why. Words come as their bits, enumerations as their numbers.
+// Where a call was stopped the kernel ends; the stop record says why. Words come as their bits,
+// enumerations as their numbers.
 #include "kernels/shmem/order.hpp"
-
-static_assert(railshmem::device::kAbi == RAILSHMEM_ABI, "kernels and library: not of one release");
 
 namespace railshmem::device {
 namespace {
@@ -70,28 +67,12 @@ RSH_KERNEL rsh_put(const DeviceContext* ctx, void* dest, const void* source, uin
                                       pe);
 }
 
-// The same; the last block to finish rings. `finished` is 0 before and after, and belongs to one
-// grid at a time.
+// One block. A larger put that rings is rsh_put and then rsh_signal on the same stream: no word has
+// to tell which block is the last, which a graph that runs twice at once would share with itself.
 RSH_KERNEL rsh_put_signal(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
-                          uint64_t* signal, uint64_t value, uint32_t op, int32_t pe,
-                          uint32_t* finished) {
-  const Signal after{signal, value, static_cast<AtomicOp>(op)};
-  if (ctx->transport[pe] != Transport::p2p) {
-    if (arch::block() == 0)
-      put_signal<Transport::proxy, Scope::block>(ctx, dest, source, bytes, after, pe);
-    return;
-  }
-  const Piece piece = my_piece(bytes);
-  if (piece.bytes > 0)
-    put<Transport::p2p, Scope::block>(ctx, static_cast<char*>(dest) + piece.first,
-                                      static_cast<const char*>(source) + piece.first, piece.bytes,
-                                      pe);
-  arch::sync<Scope::block>();
-  if (!arch::leader<Scope::block>()) return;
-  // Acquire and release: the last one has seen what all the others did, and its signal follows.
-  if (arch::fetch_add(finished, 1u) + 1 < arch::blocks()) return;
-  arch::store_relaxed(finished, 0u);
-  ring_signal<Transport::p2p>(ctx, after, pe);
+                          uint64_t* signal, uint64_t value, uint32_t op, int32_t pe) {
+  put_signal<Scope::block>(ctx, dest, source, bytes, {signal, value, static_cast<AtomicOp>(op)},
+                           pe);
 }
 
 // A grid of any size. Ends when the data has arrived.
@@ -150,6 +131,12 @@ RSH_KERNEL rsh_fence(const DeviceContext* ctx) {
 // Collective.
 RSH_KERNEL rsh_barrier_all(const DeviceContext* ctx) {
   barrier_all(ctx);
+}
+
+// Collective.
+RSH_KERNEL rsh_sync_all(const DeviceContext* ctx) {
+  uint64_t agreed = kPlainBarrier;
+  sync_team(ctx, *ctx->world, &agreed);
 }
 
 }  // namespace railshmem::device

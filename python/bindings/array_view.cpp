@@ -1,6 +1,10 @@
 #include "python/bindings/array_view.hpp"
 
+#include <pybind11/stl.h>
+
 #include <cstring>
+
+#include "python/bindings/device_layout.hpp"
 
 namespace railshmem::python {
 namespace {
@@ -16,43 +20,112 @@ std::string text_of(py::handle object) {
   return py::str(object);
 }
 
+// "torch.bfloat16": numpy and ml_dtypes have the same names.
+py::dtype dtype_of_torch(const std::string& name, const char* call, const char* argument) {
+  py::module_::import("ml_dtypes");  // tells numpy of its types
+  try {
+    return py::dtype::from_args(py::str(name.substr(name.find('.') + 1)));
+  } catch (const py::error_already_set&) {
+    fail(ErrorKind::argument, call, ": ", argument, " is a tensor of ", name,
+         ", which has no counterpart in numpy or ml_dtypes");
+  }
+}
+
 }  // namespace
 
 ArrayView::ArrayView(py::handle object, const char* call, const char* name, bool writable) {
+  const Argument as{call, name, writable};
   if (py::isinstance<py::array>(object)) {
-    const auto array = py::reinterpret_borrow<py::array>(object);
-    if ((array.flags() & py::array::c_style) == 0)
-      fail(ErrorKind::argument, call, ": ", name, " of shape ", text_of(array.attr("shape")),
-           " and strides ", text_of(array.attr("strides")),
-           " is not contiguous; pass a contiguous array (numpy.ascontiguousarray for a source)");
-    if (writable && !array.writeable())
-      fail(ErrorKind::argument, call, ": ", name, " is a read-only array");
-    data_ = const_cast<void*>(array.data());
-    size_ = static_cast<std::size_t>(array.size());
-    dtype_ = array.dtype();
-    if ((dtype_.flags() & kHoldsReferences) != 0)
-      fail(ErrorKind::argument, call, ": ", name, " of ", text_of(dtype_),
-           " holds Python objects, which mean nothing on another PE");
-    item_bytes_ = static_cast<std::size_t>(dtype_.itemsize());
-    return;
-  }
-  if (py::isinstance<SymmetricMemory>(object)) {
+    take_array(py::reinterpret_borrow<py::array>(object), as);
+  } else if (py::isinstance<SymmetricMemory>(object)) {
     const auto& memory = py::cast<const SymmetricMemory&>(object);
     data_ = memory.address;
     size_ = memory.bytes;
-    return;
+  } else if (py::isinstance<DeviceLayout>(object)) {
+    take_array(py::cast<const DeviceLayout&>(object).elements(), as);
+    on_gpu_ = true;
+  } else if (PyObject_CheckBuffer(object.ptr()) != 0) {
+    take_buffer(object, as);
+  } else if (py::hasattr(object, "data_ptr") && py::hasattr(object, "is_contiguous")) {
+    take_tensor(object, as);  // has a CUDA array interface, but not for types that numpy lacks
+  } else if (py::hasattr(object, "__cuda_array_interface__")) {
+    take_gpu_array(object, as);
+  } else {
+    fail(ErrorKind::argument, call, ": ", name, " of type ", type_name(object),
+         " is neither an array, a tensor, symmetric memory nor a buffer");
   }
-  if (PyObject_CheckBuffer(object.ptr()) != 0) {
-    buffer_ = py::reinterpret_borrow<py::buffer>(object).request(writable);
-    if (PyBuffer_IsContiguous(buffer_.view(), 'C') == 0)
-      fail(ErrorKind::argument, call, ": ", name, " of type ", type_name(object),
-           " is not contiguous");
-    data_ = buffer_.ptr;
-    size_ = static_cast<std::size_t>(buffer_.size * buffer_.itemsize);
-    return;
-  }
-  fail(ErrorKind::argument, call, ": ", name, " of type ", type_name(object),
-       " is neither a numpy array, symmetric memory nor a buffer");
+}
+
+void ArrayView::take_buffer(py::handle object, const Argument& as) {
+  buffer_ = py::reinterpret_borrow<py::buffer>(object).request(as.writable);
+  if (PyBuffer_IsContiguous(buffer_.view(), 'C') == 0)
+    fail(ErrorKind::argument, as.call, ": ", as.name, " of type ", type_name(object),
+         " is not contiguous");
+  data_ = buffer_.ptr;
+  size_ = static_cast<std::size_t>(buffer_.size * buffer_.itemsize);
+}
+
+void ArrayView::take_array(const py::array& array, const Argument& as) {
+  if ((array.flags() & py::array::c_style) == 0)
+    fail(ErrorKind::argument, as.call, ": ", as.name, " of shape ", text_of(array.attr("shape")),
+         " and strides ", text_of(array.attr("strides")),
+         " is not contiguous; pass a contiguous array (numpy.ascontiguousarray for a source)");
+  if (as.writable && !array.writeable())
+    fail(ErrorKind::argument, as.call, ": ", as.name, " is a read-only array");
+  data_ = const_cast<void*>(array.data());
+  size_ = static_cast<std::size_t>(array.size());
+  dtype_ = array.dtype();
+  if ((dtype_.flags() & kHoldsReferences) != 0)
+    fail(ErrorKind::argument, as.call, ": ", as.name, " of ", text_of(dtype_),
+         " holds Python objects, which mean nothing on another PE");
+  item_bytes_ = static_cast<std::size_t>(dtype_.itemsize());
+}
+
+// Of torch, by what its tensors say of themselves: it is not imported here.
+void ArrayView::take_tensor(py::handle tensor, const Argument& as) {
+  const std::string device = text_of(tensor.attr("device").attr("type"));
+  if (device != "cpu" && device != "cuda")  // which is what AMD's are called, too
+    fail(ErrorKind::argument, as.call, ": ", as.name, " is a tensor on ",
+         text_of(tensor.attr("device")), "; expected one on cpu or cuda");
+  if (!py::cast<bool>(tensor.attr("is_contiguous")()))
+    fail(ErrorKind::argument, as.call, ": ", as.name, " of shape ",
+         text_of(py::tuple(tensor.attr("shape"))), " and strides ",
+         text_of(py::tuple(tensor.attr("stride")())),
+         " is not contiguous; pass a contiguous tensor (.contiguous() for a source)");
+  for (const char* lazy : {"is_conj", "is_neg"})  // what is in memory is not what it stands for
+    if (py::cast<bool>(tensor.attr(lazy)()))
+      fail(ErrorKind::argument, as.call, ": ", as.name,
+           " is a tensor of values to be conjugated or negated; resolve them first "
+           "(.resolve_conj(), .resolve_neg())");
+  dtype_ = dtype_of_torch(text_of(tensor.attr("dtype")), as.call, as.name);
+  data_ = reinterpret_cast<void*>(py::cast<uintptr_t>(tensor.attr("data_ptr")()));
+  size_ = py::cast<std::size_t>(tensor.attr("numel")());
+  item_bytes_ = static_cast<std::size_t>(dtype_.itemsize());
+  on_gpu_ = device != "cpu";
+}
+
+// Version 3 of the CUDA array interface, which arrays of AMD's GPUs have, too.
+void ArrayView::take_gpu_array(py::handle object, const Argument& as) {
+  const auto description = py::cast<py::dict>(object.attr("__cuda_array_interface__"));
+  const auto has = [&](const char* key) {
+    return description.contains(key) && !description[key].is_none();
+  };
+  const auto data = py::cast<py::tuple>(description["data"]);
+  const auto shape = py::cast<std::vector<py::ssize_t>>(description["shape"]);
+  const auto dtype = py::dtype::from_args(py::reinterpret_borrow<py::object>(
+      has("descr") && py::len(description["descr"]) > 1 ? description["descr"]
+                                                        : description["typestr"]));
+  std::vector<py::ssize_t> strides;
+  if (has("strides")) strides = py::cast<std::vector<py::ssize_t>>(description["strides"]);
+  if (has("mask"))
+    fail(ErrorKind::argument, as.call, ": ", as.name, " of type ", type_name(object),
+         " has a mask, which cannot be moved with it");
+  if (as.writable && py::cast<bool>(data[1]))
+    fail(ErrorKind::argument, as.call, ": ", as.name, " is a read-only array");
+  // numpy knows where its elements lie; nobody looks at them.
+  auto* at = reinterpret_cast<void*>(py::cast<uintptr_t>(data[0]));
+  take_array(py::array(dtype, shape, strides, at, py::none()), as);
+  on_gpu_ = true;
 }
 
 std::string ArrayView::describe() const {

@@ -1,5 +1,5 @@
 // What a call needs to know of an argument that holds elements: a numpy array of any dtype,
-// symmetric memory, or anything with a contiguous buffer.
+// symmetric memory, an array of a GPU, a tensor, or anything with a contiguous buffer.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "python/bindings/bindings.hpp"
+#include "shmem/api/gpu_arguments.hpp"
 
 namespace railshmem::python {
 
@@ -25,19 +26,40 @@ class ArrayView {
   void* data() const { return data_; }
   std::size_t size() const { return size_; }  // elements
   std::size_t item_bytes() const { return item_bytes_; }
+  std::size_t bytes() const { return size_ * item_bytes_; }
   bool typed() const {
     return static_cast<bool>(dtype_);
   }  // false: plain bytes that take any dtype
   const py::dtype& dtype() const { return dtype_; }
+  // In GPU memory, as its owner says.
+  bool on_gpu() const { return on_gpu_; }
   std::string describe() const;
 
  private:
+  struct Argument {
+    const char* call;
+    const char* name;
+    bool writable;
+  };
+  void take_array(const py::array& array, const Argument& as);
+  void take_buffer(py::handle object, const Argument& as);
+  void take_tensor(py::handle tensor, const Argument& as);
+  void take_gpu_array(py::handle object, const Argument& as);
+
   void* data_ = nullptr;
   std::size_t size_ = 0;
   std::size_t item_bytes_ = 1;
+  bool on_gpu_ = false;
   py::dtype dtype_ = py::reinterpret_steal<py::dtype>(py::handle());
   py::buffer_info buffer_;
 };
+
+// An argument that lies anywhere: GPU memory must be the one that the job's PE uses.
+template <class Where>  // Context or Runtime
+void require_reachable(const Where& where, const ArrayView& view, const char* call,
+                       const char* name) {
+  if (view.on_gpu()) require_own_gpu(where, call, name, view.data());
+}
 
 // Bytes to move between two arguments: `nelems` elements (None: all of `counted`), both long enough
 // and of one dtype.
@@ -51,6 +73,13 @@ struct Word {
   char kind;  // 'i', 'u' or 'f'
 };
 Word word_of(py::handle object, const char* call, const char* name, bool allow_float);
+
+// Calls f(T{}) with the C++ integer of the word's width and signedness.
+template <class F>
+auto with_type(const Word& word, const F& f) {
+  if (word.width == 8) return word.kind == 'i' ? f(int64_t{}) : f(int64_t{} + uint64_t{});
+  return word.kind == 'i' ? f(int32_t{}) : f(uint32_t{});
+}
 
 // A signal: the first element of an array of uint64.
 uint64_t* signal_word(py::handle object, const char* call);

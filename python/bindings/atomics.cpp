@@ -73,6 +73,7 @@ void fetch_nbi(Context& context, const Atomic& atomic, py::handle result, py::ha
   if (lands.width != with.word.width || lands.kind != with.word.kind)
     fail(ErrorKind::argument, with.call, ": fetch has ", landing.describe(),
          ", another type than dest");
+  require_reachable(context, landing, with.call.c_str(), "fetch");
   std::shared_ptr<void> owner = owner_of(result);
   run(!context.atomics_wait(), [&] {
     context.atomic_fetch_nbi(atomic.op, landing.data(), with.word.address, with.word.width,

@@ -19,34 +19,38 @@ struct Move {
   const ArrayView from;
   std::size_t bytes;
 
-  Move(const char* call, py::handle dest, py::handle source, bool count_source, py::handle nelems)
+  Move(const Context& context, const char* call, py::handle dest, py::handle source,
+       bool count_source, py::handle nelems)
       : to(dest, call, "dest", true),
         from(source, call, "source", false),
-        bytes(common_bytes(call, to, from, count_source ? from : to, nelems)) {}
+        bytes(common_bytes(call, to, from, count_source ? from : to, nelems)) {
+    require_reachable(context, to, call, "dest");
+    require_reachable(context, from, call, "source");
+  }
 };
 
 void put(Context& context, py::handle dest, py::handle source, long long pe, py::handle nelems) {
-  const Move move("shmem_put", dest, source, true, nelems);
+  const Move move(context, "shmem_put", dest, source, true, nelems);
   run(is_brief(context, pe, move.bytes),
       [&] { context.put(move.to.data(), move.from.data(), move.bytes, pe_of(pe)); });
 }
 
 void put_nbi(Context& context, py::handle dest, py::handle source, long long pe,
              py::handle nelems) {
-  const Move move("shmem_put_nbi", dest, source, true, nelems);
+  const Move move(context, "shmem_put_nbi", dest, source, true, nelems);
   run(is_brief(context, pe, move.bytes),
       [&] { context.put_nbi(move.to.data(), move.from.data(), move.bytes, pe_of(pe)); });
 }
 
 void get(Context& context, py::handle dest, py::handle source, long long pe, py::handle nelems) {
-  const Move move("shmem_get", dest, source, false, nelems);
+  const Move move(context, "shmem_get", dest, source, false, nelems);
   run(is_brief(context, pe, move.bytes),
       [&] { context.get(move.to.data(), move.from.data(), move.bytes, pe_of(pe)); });
 }
 
 void get_nbi(Context& context, py::handle dest, py::handle source, long long pe,
              py::handle nelems) {
-  const Move move("shmem_get_nbi", dest, source, false, nelems);
+  const Move move(context, "shmem_get_nbi", dest, source, false, nelems);
   run(is_brief(context, pe, move.bytes),
       [&] { context.get_nbi(move.to.data(), move.from.data(), move.bytes, pe_of(pe)); });
 }
@@ -102,6 +106,8 @@ void iput(Context& context, py::handle dest, py::handle source, long long dst, l
   const ArrayView to(dest, "shmem_iput", "dest", true);
   const ArrayView from(source, "shmem_iput", "source", false);
   const std::size_t item = check_strided("shmem_iput", to, from, dst, sst, nelems);
+  require_reachable(context, to, "shmem_iput", "dest");
+  require_reachable(context, from, "shmem_iput", "source");
   run(false, [&] {
     context.iput(to.data(), from.data(), dst, sst, static_cast<std::size_t>(nelems), item,
                  pe_of(pe));
@@ -113,6 +119,8 @@ void iget(Context& context, py::handle dest, py::handle source, long long dst, l
   const ArrayView to(dest, "shmem_iget", "dest", true);
   const ArrayView from(source, "shmem_iget", "source", false);
   const std::size_t item = check_strided("shmem_iget", to, from, dst, sst, nelems);
+  require_reachable(context, to, "shmem_iget", "dest");
+  require_reachable(context, from, "shmem_iget", "source");
   run(false, [&] {
     context.iget(to.data(), from.data(), dst, sst, static_cast<std::size_t>(nelems), item,
                  pe_of(pe));
@@ -121,7 +129,7 @@ void iget(Context& context, py::handle dest, py::handle source, long long dst, l
 
 void put_signal(Context& context, py::handle dest, py::handle source, py::handle sig_addr,
                 uint64_t signal, AtomicOp sig_op, long long pe, py::handle nelems) {
-  const Move move("shmem_put_signal", dest, source, true, nelems);
+  const Move move(context, "shmem_put_signal", dest, source, true, nelems);
   uint64_t* word = signal_word(sig_addr, "shmem_put_signal");
   // ADD waits for nothing either, where atomics are the core's own.
   run(is_brief(context, pe, move.bytes), [&] {
@@ -132,7 +140,7 @@ void put_signal(Context& context, py::handle dest, py::handle source, py::handle
 
 void put_signal_nbi(Context& context, py::handle dest, py::handle source, py::handle sig_addr,
                     uint64_t signal, AtomicOp sig_op, long long pe, py::handle nelems) {
-  const Move move("shmem_put_signal_nbi", dest, source, true, nelems);
+  const Move move(context, "shmem_put_signal_nbi", dest, source, true, nelems);
   uint64_t* word = signal_word(sig_addr, "shmem_put_signal_nbi");
   run(is_brief(context, pe, move.bytes), [&] {
     context.put_signal_nbi(move.to.data(), move.from.data(), move.bytes, word, signal, sig_op,

@@ -4,16 +4,39 @@
 #include <cstdlib>
 
 #include "python/bindings/array_view.hpp"
-#include "shmem/api/pe_card.hpp"
+#include "python/bindings/device_layout.hpp"
+#include "shmem/api/runtime_parts.hpp"
 
 namespace railshmem::python {
 namespace {
 
+// Machine code of kernels for a GPU, from the package's cache or compiler. Asked by threads that do
+// not hold the interpreter.
+std::string kernel_image(const std::string& name, const std::string& architecture) {
+  const py::gil_scoped_acquire held;
+  try {
+    const py::object kernels = py::module_::import("railshmem.kernels");
+    return py::cast<std::string>(kernels.attr("kernel_image")(name, architecture));
+  } catch (const py::error_already_set& error) {
+    fail(ErrorKind::gpu, "kernels ", name, " for ", architecture, ": ",
+         std::string(py::str(error.value())));
+  }
+}
+
+// "cpu", "cuda" or "hip".
+std::string device_of(const Runtime& runtime) {
+  if (runtime.gpu() == nullptr) return name_of(DeviceKind::cpu);
+  const bool cuda = std::string(runtime.gpu()->driver().name()) == "CUDA";
+  return name_of(cuda ? DeviceKind::cuda : DeviceKind::hip);
+}
+
 std::shared_ptr<Runtime> make_runtime(std::shared_ptr<Bootstrap> bootstrap,
                                       const py::dict& overrides) {
   const Settings settings = read_settings_with(overrides);
+  const bool compiles = settings.kernels.empty();
   const HookScope released;
-  return std::make_shared<Runtime>(std::move(bootstrap), settings);
+  return std::make_shared<Runtime>(std::move(bootstrap), settings,
+                                   compiles ? KernelSource(kernel_image) : nullptr);
 }
 
 py::dict info_of_nic(const NicCard& nic) {
@@ -29,6 +52,17 @@ py::dict info_of_nic(const NicCard& nic) {
   out["rail"] = nic.rail;
   out["capabilities"] = capabilities;
   return out;
+}
+
+py::object info_of_gpu(const GpuCard& gpu) {
+  if (gpu.index < 0) return py::none();
+  py::dict out;
+  out["index"] = gpu.index;
+  out["name"] = gpu.name.str();
+  out["architecture"] = gpu.architecture.str();
+  out["bus_id"] = gpu.bus_id.str();
+  out["memory_bytes"] = gpu.memory_bytes;
+  return std::move(out);
 }
 
 py::dict info_of_pe(const Runtime& runtime, int pe) {
@@ -47,6 +81,8 @@ py::dict info_of_pe(const Runtime& runtime, int pe) {
   out["home_rail"] = topology.home_rail(pe);
   out["nics"] = nics;
   out["no_nics"] = card.no_nics.str();
+  out["gpu"] = info_of_gpu(card.gpu);
+  out["device_reason"] = card.device_reason.str();
   return out;
 }
 
@@ -80,6 +116,7 @@ py::dict info(const Runtime& runtime) {
   }
   py::dict out;
   out["pes"] = pes;
+  out["device"] = device_of(runtime);
   out["n_nodes"] = topology.n_nodes();
   out["pairs"] = pairs;
   out["queue_pairs"] = runtime.n_queue_pairs();
@@ -102,8 +139,15 @@ py::list proxy_traffic(const Runtime& runtime) {
   return out;
 }
 
-SymmetricMemory allocate(const std::shared_ptr<Runtime>& runtime, const py::int_& nbytes,
-                         long long alignment) {
+// What Python holds of a block of the heap: a DeviceArray of bytes where it is a GPU's.
+py::object block_of(const std::shared_ptr<Runtime>& runtime, void* address, std::size_t bytes) {
+  const py::object memory = py::cast(SymmetricMemory{runtime, address, bytes});
+  if (runtime->gpu() == nullptr) return memory;
+  return device_array(runtime, py::array(py::dtype::of<uint8_t>(), {bytes}, {1}, address, memory));
+}
+
+py::object allocate(const std::shared_ptr<Runtime>& runtime, const py::int_& nbytes,
+                    long long alignment) {
   int overflow = 0;
   const long long bytes = PyLong_AsLongLongAndOverflow(nbytes.ptr(), &overflow);
   if (overflow != 0)
@@ -117,35 +161,49 @@ SymmetricMemory allocate(const std::shared_ptr<Runtime>& runtime, const py::int_
     const HookScope released;
     address = runtime->malloc(static_cast<std::size_t>(bytes), static_cast<std::size_t>(alignment));
   }
-  return {runtime, address, static_cast<std::size_t>(bytes)};
+  return block_of(runtime, address, static_cast<std::size_t>(bytes));
 }
 
-SymmetricMemory allocate_zeros(const std::shared_ptr<Runtime>& runtime, long long count,
-                               long long size) {
+py::object allocate_zeros(const std::shared_ptr<Runtime>& runtime, long long count,
+                          long long size) {
   if (count < 0 || size < 0)
     fail(ErrorKind::argument, "shmem_calloc: ", count, " elements of ", size,
          " bytes: expected no negative number");
-  const HookScope released;
-  void* address = runtime->calloc(static_cast<std::size_t>(count), static_cast<std::size_t>(size));
-  return {runtime, address, static_cast<std::size_t>(count) * static_cast<std::size_t>(size)};
+  const auto n = static_cast<std::size_t>(count);
+  const auto each = static_cast<std::size_t>(size);
+  void* address = nullptr;
+  {
+    const HookScope released;
+    address = runtime->calloc(n, each);
+  }
+  return block_of(runtime, address, n * each);
 }
 
-SymmetricMemory reallocate(const std::shared_ptr<Runtime>& runtime, py::handle object,
-                           long long nbytes) {
+// Where the block begins that an argument of free or realloc names: null for nothing.
+void* start_of(py::handle object, const char* call) {
+  if (object.is_none()) return nullptr;
+  const ArrayView view(object, call, "ptr", false);
+  return view.on_gpu() && view.size() == 0 ? nullptr : view.data();  // 0 bytes lie nowhere
+}
+
+py::object reallocate(const std::shared_ptr<Runtime>& runtime, py::handle object,
+                      long long nbytes) {
   if (nbytes < 0)
     fail(ErrorKind::argument, "shmem_realloc: ", nbytes, " bytes: expected no negative number");
-  void* address =
-      object.is_none() ? nullptr : ArrayView(object, "shmem_realloc", "ptr", false).data();
-  const HookScope released;
-  address = runtime->realloc(address, static_cast<std::size_t>(nbytes));
-  return {runtime, address, static_cast<std::size_t>(nbytes)};
+  void* address = start_of(object, "shmem_realloc");
+  {
+    const HookScope released;
+    address = runtime->realloc(address, static_cast<std::size_t>(nbytes));
+  }
+  return block_of(runtime, address, static_cast<std::size_t>(nbytes));
 }
 
 // ---- users' own memory ----
 
 void register_buffer(Runtime& runtime, py::handle object) {
   const ArrayView view(object, "shmemx_buffer_register", "buffer", true);
-  runtime.register_buffer(view.data(), view.size() * view.item_bytes(), owner_of(object));
+  require_reachable(runtime, view, "shmemx_buffer_register", "buffer");
+  runtime.register_buffer(view.data(), view.bytes(), owner_of(object));
 }
 
 void unregister_buffer(Runtime& runtime, py::handle object) {
@@ -162,8 +220,7 @@ py::array register_symmetric(const py::object& self, const py::array& buffer) {
   void* symmetric = nullptr;
   {
     const HookScope released;
-    symmetric =
-        runtime.register_symmetric(view.data(), view.size() * view.item_bytes(), std::move(owner));
+    symmetric = runtime.register_symmetric(view.data(), view.bytes(), std::move(owner));
   }
   const std::vector<py::ssize_t> shape(buffer.shape(), buffer.shape() + buffer.ndim());
   return py::array(buffer.dtype(), shape, {}, symmetric, self);
@@ -177,21 +234,37 @@ void unregister_symmetric(Runtime& runtime, py::handle object) {
 
 // The peer's copy of an array: of its dtype and shape, alive as long as the runtime.
 py::object peer_array(const py::object& self, py::handle dest, long long pe) {
-  const auto& runtime = py::cast<const Runtime&>(self);
+  const auto runtime = py::cast<std::shared_ptr<Runtime>>(self);
   const ArrayView view(dest, "shmem_ptr", "dest", false);
-  void* there = runtime.ptr(view.data(), pe_of(pe));
+  void* there = runtime->ptr(view.data(), pe_of(pe));
   if (there == nullptr) return py::none();
+  if (py::isinstance<DeviceLayout>(dest)) {
+    const py::array& elements = py::cast<const DeviceLayout&>(dest).elements();
+    const std::vector<py::ssize_t> shape(elements.shape(), elements.shape() + elements.ndim());
+    return device_array(runtime, py::array(elements.dtype(), shape, {}, there, self));
+  }
   if (!py::isinstance<py::array>(dest))
-    return py::array(py::dtype::of<uint8_t>(), {view.size() * view.item_bytes()}, {1}, there, self);
+    return py::array(py::dtype::of<uint8_t>(), {view.bytes()}, {1}, there, self);
   const auto array = py::reinterpret_borrow<py::array>(dest);
   const std::vector<py::ssize_t> shape(array.shape(), array.shape() + array.ndim());
   return py::array(array.dtype(), shape, {}, there, self);
 }
 
 void release(Runtime& runtime, py::handle object) {
-  void* address = object.is_none() ? nullptr : ArrayView(object, "shmem_free", "ptr", false).data();
+  void* address = start_of(object, "shmem_free");
   const HookScope released;
   runtime.free(address);
+}
+
+uint64_t heap_offset(const Runtime& runtime, py::handle array) {
+  const ArrayView view(array, "heap_offset", "array", false);
+  if (!runtime.in_heap(view.data(), view.bytes()))
+    runtime.parts().refuse_address("heap_offset", "array", view.data(), view.bytes());
+  return device::offset_of(&runtime.context(), view.data());
+}
+
+uintptr_t device_context(const Runtime& runtime) {
+  return reinterpret_cast<uintptr_t>(runtime.device_context());
 }
 
 py::array as_bytes(const py::object& memory) {
@@ -221,6 +294,27 @@ void bind_runtime(py::module_& m) {
       .def("finalize", &Runtime::finalize, py::call_guard<HookScope>(),
            "Collective: completes all communication. A second call does nothing.")
       .def_property_readonly("finalized", &Runtime::finalized)
+      .def_property_readonly("device", &device_of,
+                             "Where the heap is and kernels run: cpu, cuda or hip.")
+      .def_property_readonly(
+          "device_index",
+          [](const Runtime& self) -> std::optional<int> {
+            if (self.gpu() == nullptr) return std::nullopt;
+            return self.gpu()->site().device;
+          },
+          "The number of this PE's GPU among those it may see; None on CPUs.")
+      .def_property_readonly("device_reason", &Runtime::device_reason,
+                             "Why the job runs on GPUs, and this PE on this one, or why not.")
+      .def("device_context", &device_context,
+           "The address of what kernels on this PE's GPU receive (railshmem/device.hpp), valid "
+           "until\n"
+           "finalize. Raises ArgumentError where the job runs on CPUs.")
+      .def("check_kernels", &Runtime::check_kernels, py::call_guard<HookScope>(),
+           "Raises what has stopped a kernel of this PE's GPU, if anything did; so do quiet, "
+           "barriers "
+           "and\n"
+           "finalize. Synchronise the kernel's stream first. Does nothing where the job runs on "
+           "CPUs.")
       .def_property_readonly("my_pe", &Runtime::my_pe)
       .def_property_readonly("n_pes", &Runtime::n_pes)
       .def("info", &info,
@@ -241,9 +335,13 @@ void bind_runtime(py::module_& m) {
           "in_heap",
           [](const Runtime& self, py::handle object) {
             const ArrayView view(object, "in_heap", "object", false);
-            return self.in_heap(view.data(), view.size() * view.item_bytes());
+            return self.in_heap(view.data(), view.bytes());
           },
           "True when the whole array lies in the symmetric heap.")
+      .def("heap_offset", &heap_offset, py::arg("array"),
+           "Where in the symmetric heap an array or tensor begins: the same on all PEs where it is "
+           "symmetric.\n"
+           "Raises ArgumentError where it does not lie in the heap.")
       .def_property_readonly("heap_free", &Runtime::heap_free, "Free bytes of the symmetric heap.")
       .def("malloc", &allocate, py::arg("nbytes"), py::arg("alignment") = 64)
       .def("calloc", &allocate_zeros, py::arg("count"), py::arg("size"))

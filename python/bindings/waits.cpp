@@ -12,13 +12,6 @@ namespace {
 
 using device::Compare;
 
-// Calls f(T{}) with the C++ type of the word.
-template <class F>
-auto with_type(const Word& word, const F& f) {
-  if (word.width == 8) return word.kind == 'i' ? f(int64_t{}) : f(int64_t{} + uint64_t{});
-  return word.kind == 'i' ? f(int32_t{}) : f(uint32_t{});
-}
-
 // The arguments of a call on many words, kept alive for as long as it waits.
 class Many {
  public:

@@ -125,10 +125,21 @@ from railshmem._core import (
     shmem_wait_until_some,
     shmem_wait_until_some_vector,
     shmem_xor_reduce,
+    shmemx_barrier_all_on_stream,
+    shmemx_fence_on_stream,
+    shmemx_get_on_stream,
+    shmemx_put_on_stream,
+    shmemx_put_signal_on_stream,
+    shmemx_quiet_on_stream,
+    shmemx_signal_op_on_stream,
+    shmemx_signal_wait_until_on_stream,
+    shmemx_sync_all_on_stream,
+    shmemx_wait_until_on_stream,
 )
 from railshmem._core import Compare as _Compare
 from railshmem._core import PredefinedTeam as _PredefinedTeam
 from railshmem._core import SignalOp as _SignalOp
+from railshmem.device_array import DeviceArray
 from railshmem.errors import (
     ArgumentError,
     GpuError,
@@ -147,6 +158,7 @@ from railshmem.shmem import (
     SHMEM_THREAD_MULTIPLE,
     SHMEM_THREAD_SERIALIZED,
     SHMEM_THREAD_SINGLE,
+    device_context,
     runtime,
     shmem_addr_accessible,
     shmem_align,
@@ -175,6 +187,7 @@ from railshmem.shmem import (
     symmetric_array,
 )
 from railshmem.stats import stats
+from railshmem.torch_pool import TorchPool, torch_pool
 
 SHMEM_CMP_EQ = _Compare.EQ
 SHMEM_CMP_NE = _Compare.NE
@@ -220,6 +233,7 @@ __all__ = [
     "ArgumentError",
     "Bootstrap",
     "Context",
+    "DeviceArray",
     "GpuError",
     "HeapExhausted",
     "InitError",
@@ -233,7 +247,9 @@ __all__ = [
     "TeamConfig",
     "ThreadBootstrap",
     "ThreadJob",
+    "TorchPool",
     "WaitTimeout",
+    "device_context",
     "ep",
     "runtime",
     "shmem_addr_accessible",
@@ -370,10 +386,21 @@ __all__ = [
     "shmem_wait_until_some",
     "shmem_wait_until_some_vector",
     "shmem_xor_reduce",
+    "shmemx_barrier_all_on_stream",
     "shmemx_buffer_register",
     "shmemx_buffer_register_symmetric",
     "shmemx_buffer_unregister",
     "shmemx_buffer_unregister_symmetric",
+    "shmemx_fence_on_stream",
+    "shmemx_get_on_stream",
+    "shmemx_put_on_stream",
+    "shmemx_put_signal_on_stream",
+    "shmemx_quiet_on_stream",
+    "shmemx_signal_op_on_stream",
+    "shmemx_signal_wait_until_on_stream",
+    "shmemx_sync_all_on_stream",
+    "shmemx_wait_until_on_stream",
     "stats",
     "symmetric_array",
+    "torch_pool",
 ]

@@ -50,9 +50,9 @@ def info(json_target: str | None, plot: Path | None) -> None:
 
     Prints text unless the job goes into a file or a picture.
     """
-    from railshmem.bench.job import joined_job
+    from railshmem.bench.job import Job, joined_job
 
-    with joined_job() as job:
+    with joined_job(Job) as job:
         if job.me == 0:
             _show(job.runtime.info(), json_target, plot)
 
@@ -83,10 +83,10 @@ def _show(found: Mapping[str, Any], json_target: str | None, plot: Path | None) 
 )
 def check(timeout_s: float) -> None:
     """Test every pair, transport, size and atomic on this machine, and say what is wrong."""
-    from railshmem.bench.job import joined_job
+    from railshmem.bench.job import Job, joined_job
     from railshmem.check import check_machine
 
-    with joined_job() as job:
+    with joined_job(Job) as job:
         sound = check_machine(job.comm, timeout_s)
     if not sound:
         raise click.exceptions.Exit(1)
@@ -126,7 +126,15 @@ def trace_merge(directory: Path, output: Path) -> None:
     metavar="ARCH",
     help="sm_90, gfx942, ...; may be given several times. Default: sm_80, sm_90 and sm_100.",
 )
-def compile_kernels(names: tuple[str, ...], architectures: tuple[str, ...]) -> None:
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also write them here, for C++ programs that get it as RAILSHMEM_KERNELS.",
+)
+def compile_kernels(
+    names: tuple[str, ...], architectures: tuple[str, ...], folder: Path | None
+) -> None:
     """Compile kernels ahead of time, all or those named; no GPU is needed.
 
     They go into RAILSHMEM_CACHE (railshmem path --cache), from where jobs take them.
@@ -135,13 +143,15 @@ def compile_kernels(names: tuple[str, ...], architectures: tuple[str, ...]) -> N
 
     from railshmem.errors import GpuError
     from railshmem.kernels import kernel_names
-    from railshmem.kernels.ahead import ARCHITECTURES, compile_all, text_of
+    from railshmem.kernels.ahead import ARCHITECTURES, compile_all, text_of, write_all
 
     console = Console(stderr=True, quiet=launched_rank() != 0)
     try:
         rows = compile_all(names or kernel_names(), architectures or ARCHITECTURES, console)
     except GpuError as error:
         raise click.ClickException(str(error)) from error
+    if folder is not None:
+        write_all(rows, folder)
     _print(text_of(rows))
 
 

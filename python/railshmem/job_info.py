@@ -73,6 +73,7 @@ def job_text(info: Mapping[str, Any]) -> str:
     few = len(pes) <= MANY_PES
     parts: list[Table | str] = [_summary(info)]
     parts += ["PEs", _pe_table(pes)] if few else ["Nodes", _node_table(pes)]
+    parts += ["", "GPUs", _gpu_table(pes)] if info["device"] != "cpu" else []
     if any(pe["nics"] for pe in pes):
         parts += ["", "NICs", _nic_table(pes)]
     if few:
@@ -94,7 +95,14 @@ def _summary(info: Mapping[str, Any]) -> str:
         f"{_count(machines, 'machine')} ({', '.join(hosts[:4])}{', ...' if hosts[4:] else ''}); "
         f"per PE: {_count(info['queue_pairs'], 'queue pair')}, "
         f"{_count(info['lanes'], 'lane')} to a remote peer, {progress}\n"
+        f"heaps in {_heaps(info)}\n"
     )
+
+
+def _heaps(info: Mapping[str, Any]) -> str:
+    if info["device"] != "cpu":
+        return f"GPU memory ({info['device']})"
+    return f"host memory: {info['pes'][0]['device_reason']}"
 
 
 def _pe_table(pes: Sequence[Mapping[str, Any]]) -> Table:
@@ -122,6 +130,30 @@ def _node_table(pes: Sequence[Mapping[str, Any]]) -> Table:
             " | ".join(sorted(nics)) or "none",
         )
     return table
+
+
+def _gpu_table(pes: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each PE of a small job; else PEs of one kind of GPU share one."""
+    table = _table("PEs", "GPU", "name", "memory", "bus", "why this one")
+    if len(pes) <= MANY_PES:
+        for pe in pes:
+            gpu = pe["gpu"]
+            index, name, memory = str(gpu["index"]), _gpu_name(gpu), _gib(gpu["memory_bytes"])
+            table.add_row(str(pe["pe"]), index, name, memory, gpu["bus_id"], pe["device_reason"])
+        return table
+    kinds = _grouped(pes, lambda pe: (_gpu_name(pe["gpu"]), _gib(pe["gpu"]["memory_bytes"])))
+    for (name, memory), members in sorted(kinds.items()):
+        users = ranges(pe["pe"] for pe in members)
+        table.add_row(users, ranges({pe["gpu"]["index"] for pe in members}), name, memory, "", "")
+    return table
+
+
+def _gpu_name(gpu: Mapping[str, Any]) -> str:
+    return f"{gpu['name']} ({gpu['architecture']})"
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"
 
 
 def _nic_table(pes: Sequence[Mapping[str, Any]]) -> Table:

@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from railshmem import _core, job_end
 from railshmem._core import Runtime, SymmetricMemory
+from railshmem.device_array import DeviceArray
 from railshmem.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def shmem_pe_accessible(pe: int) -> bool:
     return 0 <= pe < runtime().n_pes
 
 
-def shmem_addr_accessible(addr: SymmetricMemory | NDArray[Any], pe: int) -> bool:
+def shmem_addr_accessible(addr: SymmetricMemory | NDArray[Any] | DeviceArray, pe: int) -> bool:
     """Whether operations can reach `addr` on this PE: it lies whole in the symmetric heap.
 
     OpenSHMEM 1.5, section 9.1.7.
@@ -210,17 +211,18 @@ def shmem_n_pes() -> int:
     return runtime().n_pes
 
 
-def shmem_malloc(nbytes: int, *, alignment: int = 64) -> SymmetricMemory:
+def shmem_malloc(nbytes: int, *, alignment: int = 64) -> SymmetricMemory | DeviceArray:
     """Collective, same arguments on every PE: `nbytes` bytes of symmetric memory.
 
-    The result has .ptr and .nbytes, the buffer protocol and DLPack. It is not freed when it is
-    forgotten: shmem_free is collective. Raises ArgumentError on every PE when the arguments differ,
-    and HeapExhausted naming what is free. OpenSHMEM 1.5, section 9.3.1.
+    The result has .ptr and .nbytes, the buffer protocol and DLPack; where the job runs on GPUs it
+    is a DeviceArray of bytes. It is not freed when it is forgotten: shmem_free is collective.
+    Raises ArgumentError on every PE when the arguments differ, and HeapExhausted naming what is
+    free. OpenSHMEM 1.5, section 9.3.1.
     """
     return runtime().malloc(nbytes, alignment)
 
 
-def shmem_align(alignment: int, nbytes: int) -> SymmetricMemory:
+def shmem_align(alignment: int, nbytes: int) -> SymmetricMemory | DeviceArray:
     """Collective: shmem_malloc aligned to `alignment` bytes, a power of two up to 4096.
 
     OpenSHMEM 1.5, section 9.3.1.
@@ -228,7 +230,7 @@ def shmem_align(alignment: int, nbytes: int) -> SymmetricMemory:
     return runtime().malloc(nbytes, alignment)
 
 
-def shmem_calloc(count: int, size: int) -> SymmetricMemory:
+def shmem_calloc(count: int, size: int) -> SymmetricMemory | DeviceArray:
     """Collective: `count` elements of `size` bytes, all 0 on every PE when it returns.
 
     OpenSHMEM 1.5, section 9.3.3.
@@ -236,7 +238,7 @@ def shmem_calloc(count: int, size: int) -> SymmetricMemory:
     return runtime().calloc(count, size)
 
 
-def shmem_malloc_with_hints(nbytes: int, hints: int) -> SymmetricMemory:
+def shmem_malloc_with_hints(nbytes: int, hints: int) -> SymmetricMemory | DeviceArray:
     """Collective: shmem_malloc; `hints` is a sum of SHMEM_MALLOC_ATOMICS_REMOTE and
     SHMEM_MALLOC_SIGNAL_REMOTE and changes nothing: every heap serves all uses alike.
 
@@ -247,7 +249,9 @@ def shmem_malloc_with_hints(nbytes: int, hints: int) -> SymmetricMemory:
     return runtime().malloc(nbytes)
 
 
-def shmem_realloc(ptr: SymmetricMemory | NDArray[Any] | None, nbytes: int) -> SymmetricMemory:
+def shmem_realloc(
+    ptr: SymmetricMemory | NDArray[Any] | DeviceArray | None, nbytes: int
+) -> SymmetricMemory | DeviceArray:
     """Collective: a block of `nbytes` bytes that begins with what `ptr` held; `ptr` is freed.
 
     None allocates, 0 bytes free. Raises HeapExhausted, and `ptr` stays, where there is no room.
@@ -256,7 +260,7 @@ def shmem_realloc(ptr: SymmetricMemory | NDArray[Any] | None, nbytes: int) -> Sy
     return runtime().realloc(ptr, nbytes)
 
 
-def shmem_ptr(dest: NDArray[Any], pe: int) -> NDArray[Any] | None:
+def shmem_ptr(dest: NDArray[Any] | DeviceArray, pe: int) -> NDArray[Any] | DeviceArray | None:
     """PE `pe`'s copy of the symmetric array `dest`, to load from and store to; None where its
     memory is not mapped here.
 
@@ -265,17 +269,18 @@ def shmem_ptr(dest: NDArray[Any], pe: int) -> NDArray[Any] | None:
     return runtime().ptr(dest, pe)
 
 
-def shmemx_buffer_register(buffer: NDArray[Any]) -> None:
+def shmemx_buffer_register(buffer: Any) -> None:
     """Lets the NICs of this PE use `buffer`, an array outside of the heap: non-blocking and large
     puts leave from it, and gets land in it, without a copy. It is kept alive until
-    shmemx_buffer_unregister. The same array may be registered again, and is then counted.
+    shmemx_buffer_unregister. The same array may be registered again, and is then counted. An array
+    or tensor of this PE's GPU may be registered, too.
 
     Raises ArgumentError for heap memory and for memory that overlaps another registered buffer.
     """
     runtime().register_buffer(buffer)
 
 
-def shmemx_buffer_unregister(buffer: NDArray[Any]) -> None:
+def shmemx_buffer_unregister(buffer: Any) -> None:
     """Completes what was posted, then ends a registration. Raises ArgumentError for others."""
     runtime().unregister_buffer(buffer)
 
@@ -295,14 +300,17 @@ def shmemx_buffer_unregister_symmetric(symmetric: NDArray[Any]) -> None:
     runtime().unregister_symmetric(symmetric)
 
 
-def shmem_array(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray[Any]:
-    """Collective: an uninitialised array in the symmetric heap, of any dtype (also ml_dtypes)."""
+def shmem_array(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> Any:
+    """Collective: an uninitialised array in the symmetric heap, of any dtype (also ml_dtypes).
+
+    A numpy array, or a DeviceArray where the job runs on GPUs.
+    """
     return symmetric_array(runtime(), shape, dtype)
 
 
 def symmetric_array(
     owner: Runtime, shape: int | tuple[int, ...], dtype: DTypeLike = np.float32
-) -> NDArray[Any]:
+) -> Any:
     """shmem_array for a given runtime."""
     kind = np.dtype(dtype)
     if kind.hasobject:
@@ -316,12 +324,21 @@ def symmetric_array(
     for size in sizes:
         count *= int(size)
     memory = owner.malloc(count * kind.itemsize, 64)
+    if isinstance(memory, DeviceArray):
+        return memory.view(kind).reshape(sizes)
     if memory.nbytes == 0:
         return np.empty(sizes, kind)
     return np.frombuffer(memoryview(memory), np.uint8).view(kind).reshape(sizes)
 
 
-def shmem_free(ptr: SymmetricMemory | NDArray[Any] | None) -> None:
+def device_context() -> int:
+    """The address of what kernels on this PE's GPU receive (railshmem/device.hpp), for shmem_init's
+    runtime. Valid until shmem_finalize. Raises ArgumentError where the job runs on CPUs.
+    """
+    return runtime().device_context()
+
+
+def shmem_free(ptr: SymmetricMemory | NDArray[Any] | DeviceArray | None) -> None:
     """Collective: frees what shmem_malloc or shmem_array returned; None is allowed.
 
     OpenSHMEM 1.5, section 9.3.1.

@@ -70,11 +70,11 @@ void Context::check_signal(const char* call, const uint64_t* signal, AtomicOp op
 }
 
 bool Context::maps(int pe) const {
-  return pe >= 0 && pe < n_pes_ && reaches(pes_[pe]);
+  return pe >= 0 && pe < n_pes_ && reaches(pes_[pe]) && !parts_.memory.on_gpu();
 }
 
 bool Context::atomics_wait() const {
-  return parts_.context.atomics_posted;
+  return parts_.context.atomics_posted || parts_.memory.on_gpu();
 }
 
 bool Context::reaches(int pe) const {

@@ -29,7 +29,8 @@ class Context {
 
   const std::shared_ptr<Team>& team() const { return team_; }
   device::Lanes lanes() const { return lanes_; }
-  // True when `pe` exists and is reached by load and store.
+  const Runtime::Parts& parts() const { return parts_; }
+  // True when `pe` exists and this thread reaches it by load and store.
   bool maps(int pe) const;
   // Atomics take a trip to another thread.
   bool atomics_wait() const;

@@ -1,6 +1,7 @@
 #include "shmem/api/gpu_side.hpp"
 
-#include <cstring>
+#include <fstream>
+#include <iterator>
 
 namespace railshmem {
 namespace {
@@ -10,6 +11,22 @@ gpu::Address address_of(const void* at) {
 }
 
 }  // namespace
+
+KernelSource kernels_from(const std::string& folder) {
+  return [folder](const std::string& name, const std::string& architecture) {
+    if (folder.empty())
+      fail(ErrorKind::gpu, "a C++ program finds the kernels for ", architecture,
+           " in RAILSHMEM_KERNELS: a folder that 'railshmem compile --to FOLDER' fills");
+    const std::string path = text(folder, "/", name, ".", architecture);
+    std::ifstream file(path, std::ios::binary);
+    std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (!file.good() && image.empty())
+      fail(ErrorKind::gpu, "no kernels in ", path,
+           ": fill the folder with 'railshmem compile --arch ", architecture, " --to ", folder,
+           "'");
+    return image;
+  };
+}
 
 GpuSide::GpuSide(const gpu::Site& site, KernelSource kernels)
     : site_(site),
@@ -97,7 +114,6 @@ gpu::Function GpuSide::kernel(const std::string& module, const std::string& name
   use();
   auto found = modules_.find(module);
   if (found == modules_.end()) {
-    if (!source_) fail(ErrorKind::gpu, "this program brings no kernels for ", facts_.architecture);
     const std::string image = source_(module, facts_.architecture);
     found = modules_.emplace(module, site_.driver->load(image.data())).first;
   }

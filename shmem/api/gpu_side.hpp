@@ -21,6 +21,9 @@ namespace railshmem {
 using KernelSource =
     std::function<std::string(const std::string& name, const std::string& architecture)>;
 
+// What 'railshmem compile --to FOLDER' wrote. Throws Error(gpu) where it did not.
+KernelSource kernels_from(const std::string& folder);
+
 class GpuSide {
  public:
   GpuSide(const gpu::Site& site, KernelSource kernels);

@@ -35,6 +35,14 @@ struct NicCard {
   nic::Capabilities capabilities;
 };
 
+struct GpuCard {
+  int32_t index = -1;  // among those the PE may see; -1: the job runs on CPUs
+  FixedText<64> name;
+  FixedText<16> architecture;
+  FixedText<32> bus_id;
+  uint64_t memory_bytes = 0;
+};
+
 struct PeCard {
   uint64_t abi = 0;
   int32_t pid = 0;
@@ -46,6 +54,8 @@ struct PeCard {
   FixedText<256> no_nics;  // why it has none, though it should
   CoreSet cores = {};
   SegmentHandle heap;
+  GpuCard gpu;
+  FixedText<256> device_reason;  // why this GPU, or none
   int32_t n_nics = 0;
   NicCard nics[kMaxNics];
 };

@@ -70,6 +70,13 @@ Bootstrap& Runtime::bootstrap() {
 const device::DeviceContext& Runtime::context() const {
   return parts_->context;
 }
+const device::DeviceContext* Runtime::device_context() const {
+  require_usable();
+  if (!parts_->gpu)
+    fail(ErrorKind::argument, "device_context: the job runs on CPUs (", parts_->gpu_choice.reason,
+         "), and no kernel of a GPU can take part");
+  return parts_->gpu->context();
+}
 GpuSide* Runtime::gpu() const {
   return parts_->gpu.get();
 }

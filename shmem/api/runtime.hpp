@@ -48,7 +48,8 @@ class Runtime {
 
   // Collective: makes the heap, maps the peers of the node, registers the heap on every NIC,
   // connects lanes to the peers that need them and starts the progress thread. Throws Error(init).
-  // `kernels`: where a GPU's come from; not asked where the job runs on CPUs.
+  // `kernels`: where a GPU's come from, null: RAILSHMEM_KERNELS; not asked where the job runs on
+  // CPUs.
   Runtime(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings,
           KernelSource kernels = nullptr);
 
@@ -68,6 +69,9 @@ class Runtime {
 
   // What kernels on the CPU receive.
   const device::DeviceContext& context() const;
+  // What kernels on this PE's GPU receive, in its memory. Throws Error(argument) where the job runs
+  // on CPUs, and after finalize.
+  const device::DeviceContext* device_context() const;
   // Null where the heap is in host memory.
   GpuSide* gpu() const;
   // Why the job runs on GPUs, and on this one, or why not.
@@ -153,8 +157,8 @@ class Runtime {
     raise_if_stopped(before);
   }
 
-  // Throws what stopped a kernel on this PE's GPU since the last call, if anything did. Waits for
-  // nothing.
+  // Throws what has stopped a kernel of this PE's GPU, if anything did; so do quiet of the contexts,
+  // barriers and finalize. The kernel's stream is the caller's to synchronise.
   void check_kernels();
 
   // Waits until there is news that nobody has taken: the first PE that is lost, or that a PE aborts

@@ -24,10 +24,21 @@ uint32_t n_emulated_rails(const Settings& settings) {
 }
 
 std::unique_ptr<nic::Provider> make_provider(const Settings& settings, int pe,
-                                             const std::optional<gpu::Site>& site) {
+                                             const std::optional<gpu::Site>& site,
+                                             nic::MoveQueue* moves) {
   const uint32_t rails = n_emulated_rails(settings);
   if (rails == 0) return nullptr;
-  return nic::make_emulated_provider(pe, rails, settings.emulated, site);
+  return nic::make_emulated_provider(pe, rails, settings.emulated, site, moves);
+}
+
+GpuCard gpu_card(const GpuSide& gpu) {
+  GpuCard card;
+  card.index = gpu.site().device;
+  card.name = gpu.facts().name;
+  card.architecture = gpu.facts().architecture;
+  card.bus_id = gpu.facts().bus_id;
+  card.memory_bytes = gpu.facts().memory_bytes;
+  return card;
 }
 
 // Collective: throws on every PE when one of them has something to say.
@@ -76,7 +87,8 @@ Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen, Ke
       stop(*reinterpret_cast<device::StopRecord*>(heap.base() + own.stop)),
       meetings(context, [this] { raise_stopped(); }) {
   if (gpu_choice.site) {
-    gpu = std::make_unique<GpuSide>(*gpu_choice.site, std::move(kernels));
+    gpu = std::make_unique<GpuSide>(*gpu_choice.site,
+                                    kernels ? std::move(kernels) : kernels_from(settings.kernels));
     memory.set_gpu(gpu.get());
   }
   heap.set_pes(bootstrap->rank(), bootstrap->size());
@@ -129,6 +141,8 @@ PeCard Runtime::Parts::own_card() {
   card.settings = settings.source;
   card.cores = usable_cores();
   card.heap = heap.handle();
+  card.device_reason = gpu_choice.reason;
+  if (gpu) card.gpu = gpu_card(*gpu);
   const int n_pes = bootstrap->size();
   try {
     if (settings.nodes > static_cast<uint32_t>(n_pes))
@@ -140,7 +154,12 @@ PeCard Runtime::Parts::own_card() {
     card.error = error.what();
   }
   try {
-    provider = make_provider(settings, bootstrap->rank(), gpu_choice.site);
+    if (gpu && n_emulated_rails(settings) > 0) {
+      move_runner =
+          std::make_unique<nic::GpuMoveRunner>(gpu->site(), gpu->kernel("moves", "rsh_moves"));
+      moves = std::make_unique<nic::MoveQueue>(*move_runner);
+    }
+    provider = make_provider(settings, bootstrap->rank(), gpu_choice.site, moves.get());
     if (!provider) return card;
     const SegmentHandle handle = heap.handle();
     keys = KeyTable(n_pes, static_cast<int>(provider->nics().size()));
@@ -313,9 +332,9 @@ std::string Runtime::Parts::start() try {
         ordered = ordered && card.nics[i].capabilities.ordered;
       }
     bounce.assign(heap.base() + own.bounce, own.bounce_bytes);
-    proxy = std::make_unique<proxy::Proxy>(proxy::ProxyParts{settings, *provider, *connections,
-                                                             keys, buffers, context, own.scratch,
-                                                             native, ordered, context.spins * 10});
+    proxy = std::make_unique<proxy::Proxy>(
+        proxy::ProxyParts{settings, *provider, *connections, keys, buffers, context, own.scratch,
+                          native, ordered, context.spins * 10, moves.get()});
   }
   if (gpu) start_gpu();
   if (proxy) proxy->start();

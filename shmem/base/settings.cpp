@@ -55,6 +55,10 @@ constexpr SettingInfo kTable[] = {
      "PEs "
      "may differ in it",
      true},
+    {"RAILSHMEM_KERNELS", "",
+     "folder of the kernels of C++ programs, made by 'railshmem compile --to'; Python programs "
+     "compile theirs on first use. PEs may differ in it",
+     true},
     {"RAILSHMEM_CACHE", "",
      "folder of the kernels that were compiled for GPUs; empty: $XDG_CACHE_HOME/railshmem, else "
      "~/.cache/railshmem. PEs may differ in it",
@@ -234,6 +238,7 @@ Settings read_settings(const Lookup& lookup) {
   out.chunk_bytes = parse_size("RAILSHMEM_CHUNK", value_of(lookup, "RAILSHMEM_CHUNK"), 64, 1 << 30);
   out.trace = value_of(lookup, "RAILSHMEM_TRACE");
   out.interface = value_of(lookup, "RAILSHMEM_INTERFACE");
+  out.kernels = value_of(lookup, "RAILSHMEM_KERNELS");
   for (const SettingInfo& row : kTable)
     if (!row.may_differ) out.source += text(row.name, "=", value_of(lookup, row.name), "\n");
   out.source += text("heap bytes=", out.heap_bytes, "\n");

@@ -43,6 +43,7 @@ struct Settings {
   uint64_t chunk_bytes = 0;     // larger puts and gets are cut into pieces of this size
   std::string trace;            // directory of the timelines; empty: none are written
   std::string interface;        // where a job's id is made: the network to listen on; empty: all
+  std::string kernels;          // folder of the kernels of C++ programs
   std::string source;           // every name=value, for the comparison between PEs
 
   uint64_t timeout_ns() const { return static_cast<uint64_t>(timeout_s * 1e9); }

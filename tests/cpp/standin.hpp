@@ -18,14 +18,18 @@ namespace railshmem::testing {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// A driver with these settings (tests/gpu/machine.hpp) and the library's standard ones otherwise.
-inline std::shared_ptr<gpu::Driver> standin(
-    const std::map<std::string, std::string>& settings = {}) {
+// The settings of tests/gpu/machine.hpp, and its standard ones otherwise.
+inline void set_standin(const std::map<std::string, std::string>& settings) {
   static const char* const all[] = {"DEVICES", "MEMORY",  "PROCESSORS", "VERSION",
                                     "FABRIC",  "CROWDED", "PEERS",      "LOG"};
   for (const char* name : all) ::unsetenv(text("STANDIN_", name).c_str());
   for (const auto& setting : settings)
     ::setenv(text("STANDIN_", setting.first).c_str(), setting.second.c_str(), 1);
+}
+
+inline std::shared_ptr<gpu::Driver> standin(
+    const std::map<std::string, std::string>& settings = {}) {
+  set_standin(settings);
   return gpu::load_cuda(STANDIN_CUDA);
 }
 

@@ -1,14 +1,12 @@
-// The kernels that the host launches on GPUs, here as host kernels: shares of blocks, signals after
-// all of them, words by their bits.
+// The kernels that the host launches on GPUs, here as host kernels: shares of blocks, words by
+// their bits.
 #include <doctest/doctest.h>
 
 #include <cstring>
 #include <vector>
 
-#include "tests/cpp/thread_pes.hpp"
-
-#define RAILSHMEM_ABI railshmem::device::kAbi
 #include "kernels/entry/core.cu"
+#include "tests/cpp/thread_pes.hpp"
 
 using namespace railshmem;
 using namespace railshmem::testing;
@@ -41,15 +39,12 @@ void to_the_neighbour(Runtime& runtime, uint32_t blocks, std::size_t bytes) {
   auto* mine = zeros<unsigned char>(runtime, bytes);
   auto* copy = zeros<unsigned char>(runtime, bytes + 64);
   auto* signal = zeros<uint64_t>(runtime, 1);
-  uint32_t finished = 0;
   for (std::size_t i = 0; i < bytes; ++i) mine[i] = pattern(me, i);
   runtime.barrier_all();
 
-  runtime.launch(blocks, [&] {
-    device::rsh_put_signal(ctx, inbox, mine, bytes, signal, 5, number(AtomicOp::set), right,
-                           &finished);
+  runtime.launch(1, [&] {
+    device::rsh_put_signal(ctx, inbox, mine, bytes, signal, 5, number(AtomicOp::set), right);
   });
-  CHECK(finished == 0);  // for the next grid
   runtime.launch(1, [&] { device::rsh_wait_until(ctx, signal, 8, 0, number(Compare::equal), 5); });
   runtime.launch(blocks, [&] { device::rsh_get(ctx, copy, mine, bytes, left); });
   std::size_t wrong = 0;
@@ -59,6 +54,7 @@ void to_the_neighbour(Runtime& runtime, uint32_t blocks, std::size_t bytes) {
   CHECK(wrong == 0);
 
   runtime.launch(1, [&] { device::rsh_barrier_all(ctx); });
+  runtime.launch(1, [&] { device::rsh_sync_all(ctx); });
   runtime.launch(blocks, [&] { device::rsh_fill(mine, uint64_t(me), 1, bytes); });
   runtime.launch(blocks, [&] { device::rsh_put(ctx, inbox, mine, bytes, right); });
   runtime.launch(1, [&] { device::rsh_fence(ctx); });

@@ -18,6 +18,8 @@ class Gate {
   explicit Gate(gpu::Driver& driver) : driver_(driver), module_(driver.load("STANDIN")) {
     context_.timeout_ns = 60'000'000'000;
     context_.stop = &stop_;
+    context_.stop_claim = &stop_.stop;
+    context_.job_stop = &stop_.stop;
   }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;

@@ -25,6 +25,7 @@ inline Settings settings_from(const Environment& environment) {
     const std::string key = name;
     if (key == "RAILSHMEM_HEAP_SIZE") return "16M";
     if (key == "RAILSHMEM_TIMEOUT_S") return "60";
+    if (key == "RAILSHMEM_DEVICE") return "cpu";  // also where there is a GPU
     return nullptr;
   });
 }
@@ -33,7 +34,8 @@ inline Settings settings_from(const Environment& environment) {
 // others' waits are ended too, and no runtime goes before all threads have ended: peers may still
 // be moving data.
 template <class Body>
-void run_pes(int n_pes, const Environment& environment, const Body& body) {
+void run_pes(int n_pes, const Environment& environment, const Body& body,
+             const KernelSource& kernels = nullptr) {
   const Settings settings = settings_from(environment);
   const auto job = std::make_shared<ThreadJob>(n_pes, settings.timeout_s);
   const auto count = static_cast<std::size_t>(n_pes);
@@ -45,7 +47,7 @@ void run_pes(int n_pes, const Environment& environment, const Body& body) {
     threads.emplace_back([&, pe] {
       try {
         auto made = std::make_unique<Runtime>(
-            std::make_shared<ThreadBootstrap>(job, static_cast<int>(pe)), settings);
+            std::make_shared<ThreadBootstrap>(job, static_cast<int>(pe)), settings, kernels);
         Runtime& runtime = *made;
         {
           const std::lock_guard<std::mutex> held(mutex);

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -99,12 +101,12 @@ const char* text_of(int answer) {
   }
 }
 
-void Machine::initialise(const char* visible_by) {
+void Machine::initialise(const char* visible_by, const char* version) {
   const std::lock_guard<std::mutex> held(mutex_);
   const int cards = static_cast<int>(number("STANDIN_DEVICES", "2"));
   setup_.visible = visible_cards(visible_by, cards);
   setup_.processors = static_cast<int>(number("STANDIN_PROCESSORS", "16"));
-  setup_.version = static_cast<int>(number("STANDIN_VERSION", "13000"));
+  setup_.version = static_cast<int>(number("STANDIN_VERSION", version));
   const std::string fabric = setting("STANDIN_FABRIC", "0");
   setup_.fabric = fabric == "1"         ? Fabric::works
                   : fabric == "claimed" ? Fabric::claimed
@@ -220,27 +222,45 @@ void Machine::destroy_event(void* event) {
   require(events_.erase(event) == 1, kInvalidHandle);
 }
 
+Machine::Event& Machine::known_event(void* event) {
+  const auto found = events_.find(event);
+  require(found != events_.end(), kInvalidHandle);
+  return found->second;
+}
+
 void Machine::record(void* event, void* stream_name) {
   const std::shared_ptr<Stream> queue = stream_for_work(stream_name);
   const std::lock_guard<std::mutex> held(mutex_);
-  const auto found = events_.find(event);
-  require(found != events_.end(), kInvalidHandle);
-  found->second = queue->now();
+  Event& recorded = known_event(event);
+  const auto reached_ns = std::make_shared<std::atomic<int64_t>>(0);
+  queue->enqueue([reached_ns] {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    *reached_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+  });
+  recorded = {queue->now(), reached_ns};
 }
 
 void Machine::wait(void* stream_name, void* event) {
   const std::shared_ptr<Stream> queue = stream_for_work(stream_name);
   const std::lock_guard<std::mutex> held(mutex_);
-  const auto found = events_.find(event);
-  require(found != events_.end(), kInvalidHandle);
-  queue->enqueue([point = found->second] { point.wait(); });
+  queue->enqueue([point = known_event(event).point] { point.wait(); });
 }
 
 bool Machine::reached(void* event) {
   const std::lock_guard<std::mutex> held(mutex_);
-  const auto found = events_.find(event);
-  require(found != events_.end(), kInvalidHandle);
-  return found->second.reached();
+  return known_event(event).point.reached();
+}
+
+float Machine::milliseconds_between(void* start, void* end) {
+  const std::lock_guard<std::mutex> held(mutex_);
+  int64_t at[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    const Event& event = known_event(i == 0 ? start : end);
+    require(event.reached_ns != nullptr, kInvalidHandle);
+    at[i] = *event.reached_ns;
+    require(at[i] != 0, kNotReady);
+  }
+  return static_cast<float>(at[1] - at[0]) / 1e6f;
 }
 
 // ---- copies
@@ -363,6 +383,13 @@ void append_to_log(const std::string& line) {
   const FileDescriptor file(
       ::open(machine().setup().log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
   if (::write(file.get(), line.data(), line.size()) < 0) return;  // the tests will miss it
+}
+
+void copy_text(const std::string& from, char* to, int room) {
+  require(room > 0);
+  const auto length = std::min(from.size(), static_cast<std::size_t>(room) - 1);
+  std::memcpy(to, from.data(), length);
+  to[length] = 0;
 }
 
 }  // namespace railshmem::standin

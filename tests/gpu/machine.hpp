@@ -5,13 +5,14 @@
 //   STANDIN_DEVICES     how many (2)
 //   STANDIN_MEMORY      bytes of each, K, M, G (8G); what other processes take is not counted
 //   STANDIN_PROCESSORS  of each: as many blocks wait for each other (16)
-//   STANDIN_VERSION     of the driver (13000)
+//   STANDIN_VERSION     of the driver (13000; HIP: 70200000)
 //   STANDIN_FABRIC      1: fabric handles work; claimed: the driver says so and refuses (0)
 //   STANDIN_PEERS       0: no GPU reaches another (1)
 //   STANDIN_CROWDED     1: reserved addresses lie directly above something (0)
 //   STANDIN_LOG         file to which each call is appended: name(arguments) = answer
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -50,7 +51,7 @@ struct Grid {
 class Machine {
  public:
   // `visible_by`: the variable that names the devices that a process may see.
-  void initialise(const char* visible_by);
+  void initialise(const char* visible_by, const char* version);
   bool initialised() const { return initialised_; }
   const Setup& setup() const { return setup_; }
 
@@ -82,6 +83,8 @@ class Machine {
   void record(void* event, void* stream);
   void wait(void* stream, void* event);
   bool reached(void* event);
+  // Of two points that were reached.
+  float milliseconds_between(void* start, void* end);
 
   // Machine code for a GPU, or the bytes "STANDIN": either stands for the kernels of this library.
   void* load(const void* image);
@@ -97,6 +100,11 @@ class Machine {
     void* module;
     uint32_t shared_allowed;
   };
+  // Where it was recorded last, and when that was reached: 0 until then.
+  struct Event {
+    Stream::Point point;
+    std::shared_ptr<std::atomic<int64_t>> reached_ns;
+  };
   struct NamedStream {
     std::shared_ptr<Stream> queue;
     bool apart;
@@ -106,6 +114,8 @@ class Machine {
   // Where work goes next, in the order that streams keep among each other.
   std::shared_ptr<Stream> stream_for_work(void* stream);
   Function& known(void* function);
+  // With mutex_ held.
+  Event& known_event(void* event);
 
   bool initialised_ = false;
   Setup setup_;
@@ -116,7 +126,7 @@ class Machine {
   std::map<void*, NamedStream> streams_;
   std::map<int, std::shared_ptr<Stream>> default_streams_;
   std::map<int, int> retained_;
-  std::map<void*, Stream::Point> events_;
+  std::map<void*, Event> events_;
   std::set<void*> modules_;
   std::map<void*, Function> functions_;
 };
@@ -125,6 +135,9 @@ class Machine {
 Machine& machine();
 
 void append_to_log(const std::string& line);
+
+// As much as there is room for, and a 0.
+void copy_text(const std::string& from, char* to, int room);
 
 // Carries out one call of the driver and answers it.
 template <class Body, class... Arguments>

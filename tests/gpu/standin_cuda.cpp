@@ -38,13 +38,6 @@ Context context_of(int device) {
   return reinterpret_cast<Context>(static_cast<uintptr_t>(device) + 1);
 }
 
-void copy_text(const std::string& from, char* to, int room) {
-  require(room > 0);
-  const auto length = std::min(from.size(), static_cast<std::size_t>(room) - 1);
-  std::memcpy(to, from.data(), length);
-  to[length] = 0;
-}
-
 int attribute(const Setup& setup, int which) {
   switch (which) {
     case kProcessors:
@@ -94,7 +87,7 @@ extern "C" {
 Result cuInit(unsigned flags) {
   return answer("cuInit", [&] {
     require(flags == 0);
-    machine().initialise("CUDA_VISIBLE_DEVICES");
+    machine().initialise("CUDA_VISIBLE_DEVICES", "13000");
     require(machine().n_devices() > 0, kNoDevice);
   });
 }
@@ -409,6 +402,11 @@ Result cuStreamWaitEvent(StreamPointer stream, void* event, unsigned flags) {
 Result cuEventQuery(void* event) {
   return call_in_context(
       "cuEventQuery", [&] { require(machine().reached(event), Answer::kNotReady); }, event);
+}
+Result cuEventElapsedTime(float* milliseconds, void* start, void* end) {
+  return call_in_context(
+      "cuEventElapsedTime", [&] { *milliseconds = machine().milliseconds_between(start, end); },
+      start, end);
 }
 
 Result cuModuleLoadData(void** module, const void* image) {

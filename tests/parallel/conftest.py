@@ -15,6 +15,10 @@ from typing import Any, NamedTuple
 import pytest
 from mpi4py import MPI
 
+from jobs import DEVICE
+
+collect_ignore = ["gpu"] if DEVICE == "cpu" else []
+
 # Longer than any test's own limit, which reports where the late rank is.
 MEETING_LIMIT_S = 900.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,10 +22,15 @@ SHAPES = {
 }
 
 
+# The same bodies run on CPUs and on GPUs: tests/parallel/gpu holds what only GPUs have.
+DEVICE = os.environ.get("RAILSHMEM_DEVICE", "cpu")
+
+
 def settings_of(shape: str, n_pes: int, **more: str) -> dict[str, str]:
     nodes, emulated = SHAPES[shape]
     count = {"one": 0, "two": min(2, n_pes), "all": n_pes}[nodes]
     return {
+        "RAILSHMEM_DEVICE": DEVICE,
         "RAILSHMEM_NODES": str(count),
         "RAILSHMEM_RAILS": "2",
         "RAILSHMEM_EMULATED": emulated,

@@ -32,6 +32,13 @@ def zeros(rt: railshmem.Runtime, shape: int | tuple[int, ...], dtype: DTypeLike)
     return array
 
 
+def elements_of(memory: object, dtype: DTypeLike = np.uint8) -> np.ndarray:
+    """What malloc returned as an array, in whatever memory."""
+    if isinstance(memory, railshmem.DeviceArray):
+        return memory.view(dtype)
+    return np.frombuffer(memory, dtype)
+
+
 def sample(dtype: DTypeLike, count: int, seed: int) -> np.ndarray:
     """`count` elements; another seed gives others."""
     kind = np.dtype(dtype)

@@ -13,6 +13,7 @@ from jobs import SHAPES, job, settings_of
 from railshmem import shmem
 from railshmem.bootstrap import MpiBootstrap
 from railshmem.errors import ArgumentError, InitError, RailshmemError
+from spec_arrays import elements_of
 
 SMALL = {"RAILSHMEM_HEAP_SIZE": "4M", "RAILSHMEM_TIMEOUT_S": "30"}
 
@@ -102,7 +103,7 @@ def test_nothing_and_twice_have_defined_answers(comm: MPI.Intracomm, shape: str)
     runtime.free(None)
     assert runtime.heap_free == free
     kept = runtime.malloc(256)
-    np.frombuffer(kept, np.uint8)[:] = 7
+    elements_of(kept)[:] = 7
     kept = runtime.realloc(kept, 64)
     assert bytes(kept) == b"\7" * 64
     assert runtime.heap_free == free - 64

@@ -26,7 +26,7 @@ from railshmem import (
     SHMEM_SIGNAL_SET,
     SHMEM_TEAM_WORLD,
 )
-from spec_arrays import default_job
+from spec_arrays import default_job, elements_of
 
 pytestmark = [
     pytest.mark.mpi(min_size=2),
@@ -385,7 +385,7 @@ def test_memory_names(comm: MPI.Intracomm, shape: str) -> None:
     with default_job(comm, shape):
         block = rs.shmem_malloc(100)
         assert rs.shmem_align(256, 100).ptr % 256 == 0
-        assert not np.frombuffer(rs.shmem_calloc(10, 8), np.uint8).any()
+        assert not elements_of(rs.shmem_calloc(10, 8)).any()
         block = rs.shmem_realloc(block, 200)
         assert block.nbytes == 200
         hinted = rs.shmem_malloc_with_hints(8, rs.SHMEM_MALLOC_SIGNAL_REMOTE)

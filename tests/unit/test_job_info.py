@@ -8,9 +8,18 @@ import pytest
 
 from railshmem.job_info import job_text, settings_text
 
+GIB = 1 << 30
 
-def job(n_pes: int, per_node: int, rails: int) -> dict[str, Any]:
+
+def job(n_pes: int, per_node: int, rails: int, device: str = "cpu") -> dict[str, Any]:
     """What Runtime.info returns, as plain data."""
+
+    def gpu(pe: int) -> dict[str, Any] | None:
+        if device == "cpu":
+            return None
+        facts = {"name": "fast card", "architecture": "sm_90", "memory_bytes": 80 * GIB}
+        return {"index": pe % per_node, "bus_id": f"0000:0{pe % per_node}:00.0", **facts}
+
     can = {"atomics": True, "ordered": False, "max_inline": 28}
     pes = [
         {
@@ -21,6 +30,8 @@ def job(n_pes: int, per_node: int, rails: int) -> dict[str, Any]:
             "node": pe // per_node,
             "local_index": pe % per_node,
             "home_rail": pe % per_node % rails,
+            "gpu": gpu(pe),
+            "device_reason": f"number {pe % per_node} of this host's PEs" if gpu(pe) else "no GPU",
             "nics": [{"name": f"emu{r}", "rail": r, "capabilities": can} for r in range(rails)],
         }
         for pe in range(n_pes)
@@ -33,6 +44,7 @@ def job(n_pes: int, per_node: int, rails: int) -> dict[str, Any]:
         return {"path": "PROXY", "rail": rail, "reason": f"other host: rail {rail} (isolated)"}
 
     return {
+        "device": device,
         "pes": pes,
         "n_nodes": n_pes // per_node,
         "pairs": [[pair(a, b) for b in range(n_pes)] for a in range(n_pes)],
@@ -51,9 +63,22 @@ def test_a_small_job_shows_every_pair() -> None:
     assert len(text.splitlines()) < 30
 
 
+def test_heaps_in_host_memory_say_why() -> None:
+    text = job_text(job(2, per_node=2, rails=1))
+    assert "heaps in host memory: no GPU" in text
+    assert "GPUs" not in text
+
+
+def test_gpus_have_a_row_for_each_pe() -> None:
+    text = " ".join(job_text(job(4, per_node=2, rails=1, device="cuda")).split())
+    assert "heaps in GPU memory (cuda)" in text
+    assert "3 1 fast card (sm_90) 80.0 GiB 0000:01:00.0 number 1 of this host's PEs" in text
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize(("n_pes", "per_node"), [(64, 8), (256, 8)])
-def test_a_large_job_stays_compact(n_pes: int, per_node: int) -> None:
-    text = job_text(job(n_pes, per_node, rails=8))
+def test_a_large_job_stays_compact(n_pes: int, per_node: int, device: str) -> None:
+    text = job_text(job(n_pes, per_node, rails=8, device=device))
     assert len(text.splitlines()) < 30 + 2 * n_pes // per_node
     assert max(map(len, text.splitlines())) <= 118
     assert "0-7" in text  # the PEs of node 0, as a range

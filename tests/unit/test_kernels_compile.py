@@ -272,7 +272,8 @@ def test_the_command_fills_the_cache(tmp_path: Path) -> None:
 def test_the_command_names_the_kernels_that_there_are(tmp_path: Path) -> None:
     refused = railshmem("compile", "--arch", "sm_90", "nonsense", cache=tmp_path)
     assert refused.exit_code == 1
-    assert "no kernel is called 'nonsense'; there are: core" in refused.output
+    assert "no kernel is called 'nonsense'; there are: " in refused.output
+    assert "core" in refused.output
 
 
 def test_the_command_prints_folders(tmp_path: Path) -> None:

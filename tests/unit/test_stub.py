@@ -41,13 +41,18 @@ def names_of_stub() -> dict[str, list[Parameter] | None]:
 
     def collect(nodes: list[ast.stmt], prefix: str) -> None:
         for node in nodes:
+            if (
+                getattr(node, "name", "").startswith("_")
+                and getattr(node, "name", "") not in SPECIAL
+            ):
+                continue  # the package's own, or the stub's
             if isinstance(node, ast.FunctionDef):
                 found[prefix + node.name] = None if node.decorator_list else stub_parameters(node)
             elif isinstance(node, ast.Assign):
                 found[prefix + ast.unparse(node.targets[0])] = None
             elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) != "TypeAlias":
                 found[prefix + ast.unparse(node.target)] = None
-            elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            elif isinstance(node, ast.ClassDef):
                 found[prefix + node.name] = None
                 for base in (ast.unparse(base) for base in node.bases):
                     if base.startswith("_"):  # of the stub only

@@ -64,7 +64,7 @@ def _timed_calls(operation: Callable[[], object]) -> np.ndarray:
 
 
 def _timed_mallocs(nbytes: int) -> np.ndarray:
-    blocks: list[railshmem.SymmetricMemory] = []
+    blocks: list[railshmem.SymmetricMemory | railshmem.DeviceArray] = []
     seconds = _timed_calls(lambda: blocks.append(railshmem.shmem_malloc(nbytes)))
     for block in blocks:
         railshmem.shmem_free(block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
@@ -38,6 +39,13 @@ def compile_all(
                 rows.append(Row(name, architecture, entry, time.monotonic() - began))
                 progress.remove_task(task)
     return rows
+
+
+def write_all(rows: Sequence[Row], folder: Path) -> None:
+    """Each as NAME.ARCHITECTURE, which programs in C++ look for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for row in rows:
+        (folder / f"{row.kernel}.{row.architecture}").write_bytes(row.entry.image)
 
 
 def text_of(rows: Sequence[Row]) -> str:

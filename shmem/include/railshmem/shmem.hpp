@@ -14,6 +14,7 @@
 #include "shmem/include/railshmem/rma.hpp"
 #include "shmem/include/railshmem/setup.hpp"
 #include "shmem/include/railshmem/signals.hpp"
+#include "shmem/include/railshmem/streams.hpp"
 #include "shmem/include/railshmem/teams.hpp"
 #include "shmem/include/railshmem/typed.hpp"
 #include "shmem/include/railshmem/waits.hpp"
