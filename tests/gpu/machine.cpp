@@ -1,6 +1,7 @@
 #include "tests/gpu/machine.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -101,27 +102,28 @@ const char* text_of(int answer) {
 }
 
 void Machine::initialise(const char* visible_by, const char* version) {
-  const std::lock_guard<std::mutex> held(mutex_);
   const int cards = static_cast<int>(number("STANDIN_DEVICES", "2"));
-  setup_.visible = visible_cards(visible_by, cards);
-  setup_.processors = static_cast<int>(number("STANDIN_PROCESSORS", "16"));
-  setup_.version = static_cast<int>(number("STANDIN_VERSION", version));
+  require(cards <= kMostDevices);
+  const auto made = std::make_shared<Setup>();
+  made->visible = visible_cards(visible_by, cards);
+  made->processors = static_cast<int>(number("STANDIN_PROCESSORS", "16"));
+  made->version = static_cast<int>(number("STANDIN_VERSION", version));
   const std::string fabric = setting("STANDIN_FABRIC", "0");
-  setup_.fabric = fabric == "1"         ? Fabric::works
-                  : fabric == "claimed" ? Fabric::claimed
-                                        : Fabric::none;
-  setup_.peers = setting("STANDIN_PEERS", "1") != "0";
-  setup_.crowded = setting("STANDIN_CROWDED", "0") == "1";
-  setup_.log = setting("STANDIN_LOG", "");
-  for (int device = 0; device < n_devices(); ++device)
-    cards_[device].total = number("STANDIN_MEMORY", "8G");
-  initialised_ = true;
+  made->fabric = fabric == "1"         ? Fabric::works
+                 : fabric == "claimed" ? Fabric::claimed
+                                       : Fabric::none;
+  made->peers = setting("STANDIN_PEERS", "1") != "0";
+  made->crowded = setting("STANDIN_CROWDED", "0") == "1";
+  made->log = setting("STANDIN_LOG", "");
+  for (Card& card : cards_) memory_.set_total(card, number("STANDIN_MEMORY", "8G"));
+  const std::lock_guard<std::mutex> held(setup_mutex_);
+  setup_ = made;
 }
 
 std::string Machine::bus_id(int device) const {
   char text[16];
   std::snprintf(text, sizeof text, "0000:%02x:00.0",
-                0x10 + setup_.visible.at(static_cast<std::size_t>(device)));
+                0x10 + setup()->visible.at(static_cast<std::size_t>(device)));
   return text;
 }
 
@@ -207,6 +209,13 @@ void Machine::synchronize(void* stream_name) {
 
 bool Machine::idle(void* stream_name) {
   return stream_for_work(stream_name)->idle();
+}
+
+void Machine::rest_streams() {
+  const std::lock_guard<std::mutex> held(mutex_);
+  for (const auto& stream : streams_) stream.second.queue->rest();
+  for (const auto& stream : default_streams_)
+    if (stream.second) stream.second->rest();
 }
 
 void* Machine::create_event() {
@@ -340,7 +349,8 @@ void Machine::launch(void* function, const Grid& grid, void* stream_name, void**
   const Function& found = known(function);
   require(grid.blocks > 0 && grid.threads > 0 && grid.threads <= kMostThreads);
   require(grid.shared_bytes <= found.shared_allowed);
-  require(!grid.at_once || grid.blocks <= static_cast<uint32_t>(setup_.processors), kGridTooLarge);
+  require(!grid.at_once || grid.blocks <= static_cast<uint32_t>(setup()->processors),
+          kGridTooLarge);
   queue->enqueue([kernel = found.kernel.bind(arguments), grid] {
     run_blocks(kernel, grid.blocks, grid.at_once);
   });
@@ -352,6 +362,7 @@ Machine& machine() {
   static pid_t owner = 0;
   static Machine* made = nullptr;
   const std::lock_guard<std::mutex> held(mutex);
+  if (made == nullptr) ::pthread_atfork([] { machine().rest_streams(); }, nullptr, nullptr);
   if (made == nullptr || owner != ::getpid()) {
     made = std::make_unique<Machine>().release();
     owner = ::getpid();
@@ -360,9 +371,8 @@ Machine& machine() {
   return *made;
 }
 
-void append_to_log(const std::string& line) {
-  const FileDescriptor file(
-      ::open(machine().setup().log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+void append_to_log(const std::string& path, const std::string& line) {
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
   if (::write(file.get(), line.data(), line.size()) < 0) return;  // the tests will miss it
 }
 

@@ -12,6 +12,7 @@
 //   STANDIN_LOG         file to which each call is appended: name(arguments) = answer
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -51,10 +52,13 @@ class Machine {
  public:
   // `visible_by`: the variable that names the devices that a process may see.
   void initialise(const char* visible_by, const char* version);
-  bool initialised() const { return initialised_; }
-  const Setup& setup() const { return setup_; }
+  // Null until then. Another thread may initialise it again.
+  std::shared_ptr<const Setup> setup() const {
+    const std::lock_guard<std::mutex> held(setup_mutex_);
+    return setup_;
+  }
 
-  int n_devices() const { return static_cast<int>(setup_.visible.size()); }
+  int n_devices() const { return static_cast<int>(setup()->visible.size()); }
   void check_device(int device) const {
     require(device >= 0 && device < n_devices(), kInvalidDevice);
   }
@@ -77,6 +81,8 @@ class Machine {
   void check_stream(void* stream_name) { stream(stream_name); }
   void synchronize(void* stream);
   bool idle(void* stream);
+  // No thread that has nothing to do is left: a fork would leave it behind.
+  void rest_streams();
   void* create_event();
   void destroy_event(void* event);
   void record(void* event, void* stream);
@@ -107,9 +113,10 @@ class Machine {
   std::shared_ptr<Stream> stream_for_work(void* stream);
   Function& known(void* function);
 
-  bool initialised_ = false;
-  Setup setup_;
-  std::map<int, Card> cards_;
+  static constexpr int kMostDevices = 16;
+  mutable std::mutex setup_mutex_;
+  std::shared_ptr<const Setup> setup_;
+  std::array<Card, kMostDevices> cards_;
   MemoryMap memory_;
   std::mutex mutex_;  // of what follows
   uintptr_t last_ = 0;
@@ -124,7 +131,7 @@ class Machine {
 // This process's. A forked child has one of its own, without what its parent made.
 Machine& machine();
 
-void append_to_log(const std::string& line);
+void append_to_log(const std::string& path, const std::string& line);
 
 // As much as there is room for, and a 0.
 void copy_text(const std::string& from, char* to, int room);
@@ -140,13 +147,14 @@ int answer(const char* call, const Body& body, const Arguments&... arguments) {
   } catch (const std::exception&) {
     result = kUnknown;
   }
-  if (!machine().setup().log.empty()) {
+  const std::shared_ptr<const Setup> setup = machine().setup();
+  if (setup != nullptr && !setup->log.empty()) {
     std::ostringstream line;
     [[maybe_unused]] const char* between = "";
     line << call << '(';
     ((line << between << arguments, between = ", "), ...);
     line << ") = " << result << '\n';
-    append_to_log(line.str());
+    append_to_log(setup->log, line.str());
   }
   return result;
 }
