@@ -8,7 +8,7 @@ namespace railshmem::ep {
 namespace {
 
 template <class Integer>
-void copy_ids(const std::string& who, const Config& config, const Matrix& indices, int32_t* ids) {
+void check_ids_of(const std::string& who, const Config& config, const Matrix& indices) {
   const auto* const from = static_cast<const Integer*>(indices.data);
   for (int64_t i = 0; i < indices.rows * config.topk; ++i) {
     const auto id = static_cast<int64_t>(from[i]);
@@ -16,7 +16,6 @@ void copy_ids(const std::string& who, const Config& config, const Matrix& indice
       fail(ErrorKind::argument, who, "token ", i / config.topk, ", column ", i % config.topk,
            ": expert ", id, " does not exist; ids go from 0 to ", config.experts - 1,
            ", and -1 means not routed");
-    ids[i] = static_cast<int32_t>(id);
   }
 }
 
@@ -40,7 +39,7 @@ void check_matrix(const std::string& who, const char* name, const Matrix& matrix
          name_of(matrix.type), ": expected [", rows, ", ", columns, "] of ", name_of(type));
 }
 
-void check_batch(const std::string& who, const Config& config, const Batch& batch, int32_t* ids) {
+void check_batch(const std::string& who, const Config& config, const Batch& batch) {
   const int64_t rows = batch.tokens.rows;
   if (rows > config.max_tokens)
     fail(ErrorKind::argument, who, rows, " tokens are more than max_tokens=", config.max_tokens);
@@ -50,10 +49,13 @@ void check_batch(const std::string& who, const Config& config, const Batch& batc
   check_matrix(who, "indices", batch.indices, rows, config.topk,
                narrow ? Type::int32 : Type::int64);
   check_scales(who, config, batch.scales, rows);
-  if (narrow)
-    copy_ids<int32_t>(who, config, batch.indices, ids);
+}
+
+void check_ids(const std::string& who, const Config& config, const Matrix& indices) {
+  if (indices.type == Type::int32)
+    check_ids_of<int32_t>(who, config, indices);
   else
-    copy_ids<int64_t>(who, config, batch.indices, ids);
+    check_ids_of<int64_t>(who, config, indices);
 }
 
 void check_known(const std::string& who, const Config& config, const Matrix& tokens,

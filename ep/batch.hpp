@@ -44,8 +44,10 @@ struct Outputs {
 void check_matrix(const std::string& who, const char* name, const Matrix& matrix, int64_t rows,
                   int64_t columns, Type type);
 
-// Checks the whole batch and writes its expert ids to `ids`[T * topk].
-void check_batch(const std::string& who, const Config& config, const Batch& batch, int32_t* ids);
+// Checks the whole batch, but the values of its expert ids.
+void check_batch(const std::string& who, const Config& config, const Batch& batch);
+// Checks those, on the host.
+void check_ids(const std::string& who, const Config& config, const Matrix& indices);
 
 // Checks what travels by a known routing of `rows` tokens.
 void check_known(const std::string& who, const Config& config, const Matrix& tokens,

@@ -2,36 +2,14 @@
 
 #include <cstring>
 
+#include "ep/carver.hpp"
+
 namespace railshmem::ep {
 namespace {
 
 uint64_t rounded_up(uint64_t bytes, uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
-
-// Takes pieces of a block one after the other. With a null block it only measures.
-class Carver {
- public:
-  explicit Carver(void* block) : block_(reinterpret_cast<uintptr_t>(block)) {}
-
-  // Room for an array with these dimensions.
-  template <class T, class... Dimensions>
-  T* take(Dimensions... dimensions) {
-    const uint64_t at = used_;
-    uint64_t bytes = sizeof(T);
-    const bool fits = (!__builtin_mul_overflow(bytes, uint64_t{dimensions}, &bytes) && ...) &&
-                      bytes <= INT64_MAX - at - 63;
-    if (!fits)
-      fail(ErrorKind::argument, "ExpertParallel: its buffers would need 2^63 bytes or more");
-    used_ += rounded_up(bytes, 64);
-    return reinterpret_cast<T*>(block_ + at);
-  }
-  uint64_t used() const { return used_; }
-
- private:
-  uintptr_t block_;
-  uint64_t used_ = 0;
-};
 
 struct Sizes {
   uint64_t received;  // rows
@@ -75,10 +53,7 @@ void take_received(Carver& carver, const Config& config, const Sizes& n, device:
 
 void take_agreement(Carver& carver, const Sizes& n, device::ep::Buffers& out) {
   out.from = carver.take<device::ep::FromPeer>(n.pes);
-  out.counts = carver.take<device::ep::Count>(n.pes);
-  out.grants = carver.take<device::ep::Grant>(n.pes, n.members);
-  out.expert_counts = carver.take<uint64_t>(n.pes, n.experts);
-  out.expert_bases = carver.take<uint64_t>(n.pes, n.members, n.experts);
+  out.counts = carver.take<device::ep::Count>(n.pes, n.members, 1 + n.experts);
   out.refusal_out = carver.take<device::ep::Refusal>(uint64_t{1});
 }
 
@@ -129,9 +104,12 @@ SymmetricBuffers::SymmetricBuffers(std::shared_ptr<Runtime> runtime, const Confi
   }
   carve(block_);
   // Sequence numbers start at 0; nobody may send before all have cleared theirs.
-  std::memset(static_cast<void*>(view_.from), 0,
-              static_cast<std::size_t>(reinterpret_cast<char*>(view_.expert_counts) -
-                                       reinterpret_cast<char*>(view_.from)));
+  auto* const words = reinterpret_cast<char*>(view_.from);
+  const auto bytes = static_cast<std::size_t>(reinterpret_cast<char*>(view_.refusal_out) - words);
+  if (runtime_->gpu() != nullptr)
+    runtime_->gpu()->fill(words, 0, bytes);
+  else
+    std::memset(words, 0, bytes);
   runtime_->barrier_all();
 }
 

@@ -60,13 +60,21 @@ uint64_t bytes_of(Type type) {
 }
 
 const char* name_of(Layout layout) {
-  return layout == Layout::contiguous ? "contiguous" : "expert-major";
+  switch (layout) {
+    case Layout::contiguous:
+      return "contiguous";
+    case Layout::expert_major:
+      return "expert-major";
+    case Layout::slots:
+      break;
+  }
+  return "slots";
 }
 
 Layout layout_from(const std::string& name) {
-  for (const Layout layout : {Layout::contiguous, Layout::expert_major})
+  for (const Layout layout : {Layout::contiguous, Layout::expert_major, Layout::slots})
     if (name == name_of(layout)) return layout;
-  fail(ErrorKind::argument, "layout ", name, " is not one of contiguous, expert-major");
+  fail(ErrorKind::argument, "layout ", name, " is not one of contiguous, expert-major, slots");
 }
 
 Type type_from(const std::string& name) {
@@ -94,7 +102,10 @@ void Config::check(int n_pes) const {
   check_range("alignment", alignment, 1, kMost);
   if (!by_expert() && alignment != 1)
     fail(ErrorKind::argument, "ExpertParallel: alignment=", alignment,
-         " is for layout=expert-major; layout=contiguous has no blocks");
+         " is for layout=expert-major; layout=", name_of(layout), " has no blocks");
+  if (by_slot() && max_received && *max_received != max_tokens * n_pes)
+    fail(ErrorKind::argument, "ExpertParallel: max_received=", *max_received,
+         ": layout=slots has a place for every token, ", max_tokens * n_pes);
   check_range("max_received", received(n_pes), 1,
               std::min(most_received(*this, n_pes), INT64_MAX - 1) + 1);
   check_range("handles", handles, 1, 1025);
@@ -115,7 +126,7 @@ std::string Config::describe(int n_pes) const {
   return text("hidden ", hidden, ", experts ", experts, ", topk ", topk, ", max_tokens ",
               max_tokens, ", max_received ", received(n_pes), ", dtype ", name_of(dtype),
               ", combine_dtype ", name_of(combined()), ", layout ", name_of(layout), ", alignment ",
-              alignment, ", handles ", handles);
+              alignment, ", handles ", handles, fixed_shapes ? ", fixed_shapes" : "");
 }
 
 }  // namespace railshmem::ep

@@ -19,10 +19,11 @@ inline bool is_fp8(Type type) {
   return type == Type::fp8_e4m3 || type == Type::fp8_e5m2;
 }
 
-// The order of what a PE receives: by (source PE, source token), or in one block per local expert.
-enum class Layout : uint8_t { contiguous, expert_major };
+// The order of what a PE receives: by (source PE, source token), or in one block per local expert,
+// or with a place for every token that every PE may send, whether it comes or not.
+enum class Layout : uint8_t { contiguous, expert_major, slots };
 
-// "contiguous" and "expert-major".
+// "contiguous", "expert-major" and "slots".
 const char* name_of(Layout layout);
 // Throws Error(argument) naming the layouts.
 Layout layout_from(const std::string& name);
@@ -41,10 +42,17 @@ struct Config {
   Layout layout = Layout::contiguous;
   int64_t alignment = 1;  // expert-major: every block has a multiple of so many rows
   int64_t handles = 1;    // dispatches whose rows and routing are kept at the same time
-  int64_t blocks = 1;     // of the kernels; each has a host thread. May differ between PEs.
+  int64_t blocks = 1;     // of the kernels; each has a host thread, or a processor of the GPU. May
+                          // differ between PEs.
+  // Received arrays always have max_received rows, and how many of them count stays where the
+  // kernels are: the host waits for nothing.
+  bool fixed_shapes = false;
 
   Type combined() const { return combine_dtype.value_or(is_fp8(dtype) ? Type::bf16 : dtype); }
   bool by_expert() const { return layout == Layout::expert_major; }
+  bool by_slot() const { return layout == Layout::slots; }
+  // The host learns no counts.
+  bool fixed() const { return fixed_shapes || by_slot(); }
   // The most experts that one PE owns.
   int64_t most_experts(int n_pes) const { return (experts + n_pes - 1) / n_pes; }
   // Rows that one PE takes at most; expert-major: with what fills the blocks.

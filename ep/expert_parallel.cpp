@@ -2,41 +2,8 @@
 
 #include <atomic>
 
-#include "kernels/ep/combine.hpp"
-#include "kernels/ep/dispatch.hpp"
-
 namespace railshmem::ep {
 namespace {
-
-using device::DeviceContext;
-using device::ep::CombineCall;
-using device::ep::DispatchCall;
-using device::ep::Exchange;
-using device::ep::ReceiveCall;
-
-// combine's kernels for one type of results.
-struct CombineKernels {
-  bool (*send)(const DeviceContext*, const Exchange&, const CombineCall&);
-  bool (*recv)(const DeviceContext*, const Exchange&, uint64_t, char*);
-};
-
-template <bool kRemote, class T>
-CombineKernels combine_of() {
-  return {device::ep::combine_send<kRemote, T>, device::ep::combine_recv<kRemote, T>};
-}
-
-CombineKernels combine_for(Type type, bool remote) {
-  using device::ep::Bf16;
-  using device::ep::Fp16;
-  switch (type) {
-    case Type::bf16:
-      return remote ? combine_of<true, Bf16>() : combine_of<false, Bf16>();
-    case Type::fp16:
-      return remote ? combine_of<true, Fp16>() : combine_of<false, Fp16>();
-    default:  // Config::check allows no other
-      return remote ? combine_of<true, float>() : combine_of<false, float>();
-  }
-}
 
 uint64_t next_id() {
   static std::atomic<uint64_t> ids{0};
@@ -73,17 +40,24 @@ ExpertParallel::ExpertParallel(std::shared_ptr<Runtime> runtime, const Config& c
       config_(agreed(*runtime_, config)),
       nodes_(runtime_->topology(), runtime_->my_pe()),
       slots_(make_slots(runtime_, config_, nodes_)),
+      kernels_(make_kernels(*runtime_, config_, nodes_.view().n_nodes)),
       id_(next_id()) {}
 
 std::string ExpertParallel::who(const char* call) const {
   return text("PE ", runtime_->my_pe(), ": ", call, ": ");
 }
 
-void ExpertParallel::require_usable(const char* call) const {
+void ExpertParallel::require_usable(const char* call) {
   if (freed_) fail(ErrorKind::argument, who(call), "this ExpertParallel was freed");
   if (broken_)
     fail(ErrorKind::aborted, who(call),
          "an earlier call was stopped in the middle; make a new ExpertParallel on every PE");
+  try {
+    kernels_->check();
+  } catch (const Error&) {
+    broken_ = true;
+    throw;
+  }
 }
 
 // ---- slots and handles -------------------------------------------------------------------------
@@ -92,52 +66,72 @@ void ExpertParallel::require_usable(const char* call) const {
 std::size_t ExpertParallel::oldest_slot() const {
   std::size_t oldest = 0;
   for (std::size_t i = 1; i < slots_.size(); ++i)
-    if (slots_[i]->round < slots_[oldest]->round) oldest = i;
+    if (slots_[i]->dispatch < slots_[oldest]->dispatch) oldest = i;
   const Slot& slot = *slots_[oldest];
   if (slot.phase == Phase::sent || slot.phase == Phase::combining)
     fail(ErrorKind::argument, who("dispatch"), "handles=", config_.handles,
-         " are all in use: dispatch ", slot.round, " ", name_of(slot.phase));
+         " are all in use: dispatch ", slot.dispatch, " ", name_of(slot.phase));
   return oldest;
 }
 
 Slot& ExpertParallel::slot_of(const char* call, const Handle& handle) const {
-  require_usable(call);
+  if (freed_) fail(ErrorKind::argument, who(call), "this ExpertParallel was freed");
   if (handle.owner != id_)
     fail(ErrorKind::argument, who(call), "the handle belongs to another ExpertParallel");
   Slot& slot = *slots_[handle.slot];
-  if (handle.round != slot.round)
-    fail(ErrorKind::argument, who(call), "the handle is of dispatch ", handle.round,
-         ", but dispatch ", slot.round, " has overwritten its buffers");
+  if (handle.dispatch != slot.dispatch)
+    fail(ErrorKind::argument, who(call), "the handle is of dispatch ", handle.dispatch,
+         ", but dispatch ", slot.dispatch, " has overwritten its buffers");
   return slot;
 }
 
 void ExpertParallel::require_phase(const char* call, const Slot& slot, Phase phase) const {
   if (slot.phase != phase)
-    fail(ErrorKind::argument, who(call), "dispatch ", slot.round, " ", name_of(slot.phase));
+    fail(ErrorKind::argument, who(call), "dispatch ", slot.dispatch, " ", name_of(slot.phase));
 }
 
 // ---- checks ------------------------------------------------------------------------------------
 
-void ExpertParallel::check_input(const Slot& slot, const char* name, const Matrix& matrix) const {
+// On a GPU, kernels read and write the caller's arrays 16 bytes at a time.
+void ExpertParallel::check_reachable(const char* call, const char* name,
+                                     const Matrix& matrix) const {
+  const GpuSide* const gpu = runtime_->gpu();
+  if (gpu == nullptr || matrix.bytes() == 0) return;
+  const int mine = gpu->site().device, device = gpu->driver().device_of(matrix.data);
+  if (device != mine)
+    fail(ErrorKind::argument, who(call), name,
+         device < 0 ? " lies in host memory" : " lies on GPU ",
+         device < 0 ? "" : std::to_string(device), ": expected memory of GPU ", mine);
+  if (reinterpret_cast<uintptr_t>(matrix.data) % 16 != 0)
+    fail(ErrorKind::argument, who(call), name, " begins at an address that is no multiple of 16");
+}
+
+void ExpertParallel::check_input(const Slot& slot, const char* call, const char* name,
+                                 const Matrix& matrix) const {
   if (slot.buffers.receives_into(matrix.data, matrix.bytes()))
-    fail(ErrorKind::argument, who("dispatch"), name,
+    fail(ErrorKind::argument, who(call), name,
          " lie in the buffers that this dispatch delivers into; pass a copy, or use more handles");
+  check_reachable(call, name, matrix);
 }
 
 // Returns the rows that this PE has room for.
 int64_t ExpertParallel::check_outputs(const Outputs& out) const {
   const int64_t room =
       ep::check_outputs(who("dispatch"), config_, out, config_.received(runtime_->n_pes()));
-  for (const auto* array : {&out.tokens, &out.weights, &out.indices, &out.scales})
+  for (const auto* array : {&out.tokens, &out.weights, &out.indices, &out.scales}) {
+    if (!*array) continue;
+    check_reachable("dispatch", "out", **array);
     for (const auto& slot : slots_)
-      if (*array && slot->buffers.holds((*array)->data, (*array)->bytes()))
+      if (slot->buffers.holds((*array)->data, (*array)->bytes()))
         fail(ErrorKind::argument, who("dispatch"),
              "out lies in this ExpertParallel's own buffers; pass another array");
+  }
   return room;
 }
 
 void ExpertParallel::check_out(const char* call, const Handle& handle, const Matrix& out) const {
   check_matrix(who(call), "out", out, handle.tokens, config_.hidden, config_.combined());
+  check_reachable(call, "out", out);
   for (const auto& slot : slots_)
     if (slot->buffers.holds(out.data, out.bytes()))
       fail(ErrorKind::argument, who(call),
@@ -146,15 +140,13 @@ void ExpertParallel::check_out(const char* call, const Handle& handle, const Mat
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-template <class Kernel>
-void ExpertParallel::launch(const char* call, const Slot& slot, int64_t blocks,
-                            const Kernel& kernel) {
-  broken_ = true;  // unless the kernel ends as it should
+template <class Launch>
+void ExpertParallel::launch(const char* call, const Slot& slot, const Launch& launch) {
+  broken_ = true;  // unless it ends as it should
   try {
-    runtime_->launch(static_cast<uint32_t>(blocks),
-                     [&] { kernel(&runtime_->context(), slot.routing.view()); });
+    launch(slot.routing.exchange());
   } catch (const Error& error) {
-    fail(error.kind(), error.what(), " (in ", call, ", dispatch ", slot.round, ")");
+    fail(error.kind(), error.what(), " (in ", call, ", dispatch ", slot.dispatch, ")");
   }
   broken_ = false;
 }
@@ -170,82 +162,147 @@ void ExpertParallel::raise_if_refused(const char* call, const Slot& slot) const 
 }
 
 // A refusal in another node reaches this PE behind the rows that it sent there.
-void ExpertParallel::learn_refusals(const char* call, Slot& slot) {
+void ExpertParallel::learn_refusals(const char* call, Slot& slot, Stream stream) {
   if (nodes_.view().n_nodes > 1)
-    launch(call, slot, 1, [&](const DeviceContext* ctx, const Exchange& x) {
-      device::ep::learn_refusals(ctx, x, slot.round);
+    launch(call, slot, [&](const Exchange& x) {
+      kernels_->learn_refusals(x, config_.fixed(), stream);
+      if (config_.fixed()) return;
+      kernels_->finish(stream);
+      slot.routing.learn_refusal();
     });
+  if (config_.fixed()) return;  // a kernel stops this PE
   if (slot.routing.refusal().pe >= 0) slot.phase = Phase::combined;
   raise_if_refused(call, slot);
 }
 
 // ---- dispatch ----------------------------------------------------------------------------------
 
-Handle ExpertParallel::dispatch_send(const Batch& batch, const Outputs& out) {
-  require_usable("dispatch");
-  const std::size_t index = oldest_slot();
-  Slot& slot = *slots_[index];
-  check_input(slot, "tokens", batch.tokens);
-  check_input(slot, "weights", batch.weights);
-  if (batch.scales) check_input(slot, "scales", *batch.scales);
-  const int64_t room = check_outputs(out);
-  slot.routing.load(who("dispatch"), config_, batch);
-  return send(index, false, out, room);
+ExpertParallel::DispatchCall ExpertParallel::call_of(const Matrix& tokens,
+                                                     const std::optional<Matrix>& scales,
+                                                     int64_t room, const Batch* routed) {
+  DispatchCall call{};
+  call.tokens = static_cast<const char*>(tokens.data);
+  call.scales = scales ? static_cast<const float*>(scales->data) : nullptr;
+  call.rows = static_cast<uint64_t>(tokens.rows);
+  call.room = static_cast<uint64_t>(room);
+  call.in_heap = runtime_->in_heap(tokens.data, tokens.bytes());
+  call.again = routed == nullptr;
+  if (call.again) return call;
+  if (!config_.fixed()) call.ticket = dispatches_ + 1;
+  call.weights = static_cast<const float*>(routed->weights.data);
+  call.ids = {routed->indices.data, routed->indices.type == Type::int64};
+  return call;
 }
 
-Handle ExpertParallel::dispatch_send(const Matrix& tokens, const std::optional<Matrix>& scales,
-                                     const Handle& known, const Outputs& out) {
+ExpertParallel::Sending ExpertParallel::prepare(const Batch& batch, const Outputs& out) {
+  require_usable("dispatch");
+  const std::size_t index = oldest_slot();
+  const Slot& slot = *slots_[index];
+  check_input(slot, "dispatch", "tokens", batch.tokens);
+  check_input(slot, "dispatch", "weights", batch.weights);
+  check_reachable("dispatch", "indices", batch.indices);
+  if (batch.scales) check_input(slot, "dispatch", "scales", *batch.scales);
+  const int64_t room = check_outputs(out);
+  check_batch(who("dispatch"), config_, batch);
+  // On a GPU the kernel does it, before anything is sent.
+  if (runtime_->gpu() == nullptr) check_ids(who("dispatch"), config_, batch.indices);
+  return {index, call_of(batch.tokens, batch.scales, room, &batch)};
+}
+
+ExpertParallel::Sending ExpertParallel::prepare(const Matrix& tokens,
+                                                const std::optional<Matrix>& scales,
+                                                const Handle& known, const Outputs& out,
+                                                Stream stream) {
+  require_usable("dispatch");
   Slot& slot = slot_of("dispatch", known);
   if (slot.phase != Phase::combined) require_phase("dispatch", slot, Phase::received);
-  check_input(slot, "tokens", tokens);
-  if (scales) check_input(slot, "scales", *scales);
+  check_input(slot, "dispatch", "tokens", tokens);
+  if (scales) check_input(slot, "dispatch", "scales", *scales);
   const int64_t room = check_outputs(out);
   if (known.rows > room)
     fail(ErrorKind::argument, who("dispatch"), "out has room for ", room, " rows, but ", known.rows,
          " come");
-  slot.routing.load_again(who("dispatch"), config_, tokens, scales);
-  learn_refusals("dispatch", slot);
-  return send(known.slot, true, out, room);
+  check_known(who("dispatch"), config_, tokens, scales, slot.tokens);
+  learn_refusals("dispatch", slot, stream);
+  return {known.slot, call_of(tokens, scales, room, nullptr)};
 }
 
-Handle ExpertParallel::send(std::size_t index, bool again, const Outputs& out, int64_t room) {
-  Slot& slot = *slots_[index];
-  const uint64_t bytes = static_cast<uint64_t>(slot.routing.tokens()) * config_.token_bytes();
-  const DispatchCall call{++round_, slot.round, static_cast<uint64_t>(room),
-                          runtime_->in_heap(slot.routing.own_tokens(), bytes), again};
-  slot.round = round_;
+Slot& ExpertParallel::begin(const Sending& sending, const Outputs& out) {
+  Slot& slot = *slots_[sending.index];
+  slot.dispatch = ++dispatches_;
+  slot.tokens = static_cast<int64_t>(sending.call.rows);
   slot.phase = Phase::sent;
   slot.delivery = delivery_to(out);
-  slot.again = again;
-  const auto kernel = nodes_.view().n_nodes > 1 ? device::ep::dispatch_send<true>
-                                                : device::ep::dispatch_send<false>;
-  launch("dispatch", slot, config_.blocks,
-         [&](const DeviceContext* ctx, const Exchange& x) { kernel(ctx, x, call); });
-  if (slot.routing.refusal().pe >= 0) {
-    receive(slot);  // the others must not wait for this PE
+  slot.again = sending.call.again;
+  return slot;
+}
+
+// Waits for the counts, where they are new and somebody wants them.
+void ExpertParallel::learn(Slot& slot, const DispatchCall& call, Stream stream) {
+  if (call.ticket != 0) slot.routing.learn(call.ticket, [&] { kernels_->keep_waiting(stream); });
+}
+
+Handle ExpertParallel::handle_of(std::size_t index) const {
+  const Slot& slot = *slots_[index];
+  const int64_t rows = config_.fixed() ? config_.received(runtime_->n_pes()) : slot.routing.rows();
+  return {id_, index, slot.dispatch, rows, slot.tokens};
+}
+
+Received ExpertParallel::run(const Sending& sending, const Outputs& out, Stream stream) {
+  Slot& slot = begin(sending, out);
+  launch("dispatch", slot, [&](const Exchange& x) {
+    kernels_->dispatch(x, sending.call, {slot.delivery, slot.again}, stream);
+    learn(slot, sending.call, stream);
+  });
+  if (!config_.fixed() && slot.routing.refusal().pe >= 0) {
     slot.phase = Phase::combined;
     raise_if_refused("dispatch", slot);
   }
-  return {id_, index, round_, slot.routing.rows(), slot.routing.tokens()};
+  slot.phase = Phase::received;
+  return received(handle_of(sending.index));
 }
 
-Received ExpertParallel::dispatch_recv(const Handle& handle) {
+Handle ExpertParallel::send(const Sending& sending, const Outputs& out, Stream stream) {
+  Slot& slot = begin(sending, out);
+  launch("dispatch", slot, [&](const Exchange& x) {
+    kernels_->dispatch_send(x, sending.call, stream);
+    learn(slot, sending.call, stream);
+    if (config_.fixed() || slot.routing.refusal().pe < 0) return;
+    // The others must not wait for this PE.
+    kernels_->dispatch_recv(x, {slot.delivery, slot.again}, stream);
+    slot.phase = Phase::combined;
+  });
+  if (slot.phase == Phase::combined) raise_if_refused("dispatch", slot);
+  return handle_of(sending.index);
+}
+
+Received ExpertParallel::dispatch(const Batch& batch, const Outputs& out, Stream stream) {
+  return run(prepare(batch, out), out, stream);
+}
+Received ExpertParallel::dispatch(const Matrix& tokens, const std::optional<Matrix>& scales,
+                                  const Handle& known, const Outputs& out, Stream stream) {
+  return run(prepare(tokens, scales, known, out, stream), out, stream);
+}
+
+Handle ExpertParallel::dispatch_send(const Batch& batch, const Outputs& out, Stream stream) {
+  return send(prepare(batch, out), out, stream);
+}
+Handle ExpertParallel::dispatch_send(const Matrix& tokens, const std::optional<Matrix>& scales,
+                                     const Handle& known, const Outputs& out, Stream stream) {
+  return send(prepare(tokens, scales, known, out, stream), out, stream);
+}
+
+Received ExpertParallel::dispatch_recv(const Handle& handle, Stream stream) {
+  require_usable("dispatch_recv");
   Slot& slot = slot_of("dispatch_recv", handle);
   if (slot.phase != Phase::sent)
-    fail(ErrorKind::argument, who("dispatch_recv"), "dispatch ", handle.round,
+    fail(ErrorKind::argument, who("dispatch_recv"), "dispatch ", handle.dispatch,
          " was received already");
-  receive(slot);
+  launch("dispatch", slot, [&](const Exchange& x) {
+    kernels_->dispatch_recv(x, {slot.delivery, slot.again}, stream);
+  });
   slot.phase = Phase::received;
   return received(handle);
-}
-
-void ExpertParallel::receive(Slot& slot) {
-  const ReceiveCall call{slot.round, static_cast<uint64_t>(slot.routing.rows()),
-                         static_cast<uint64_t>(slot.routing.arrivals()), slot.delivery, slot.again};
-  const auto kernel = nodes_.view().n_nodes > 1 ? device::ep::dispatch_recv<true>
-                                                : device::ep::dispatch_recv<false>;
-  launch("dispatch", slot, config_.blocks,
-         [&](const DeviceContext* ctx, const Exchange& x) { kernel(ctx, x, call); });
 }
 
 Received ExpertParallel::received(const Handle& handle) const {
@@ -254,10 +311,10 @@ Received ExpertParallel::received(const Handle& handle) const {
   const device::ep::Delivery& to = slot.delivery;
   const int64_t columns = config_.routing_columns();
   Received out;
-  out.counts = slot.routing.received();
-  for (const device::ep::ExpertRows& block : slot.routing.experts()) {
-    out.expert_counts.push_back(static_cast<int64_t>(block.rows));
-    out.padded_counts.push_back(static_cast<int64_t>(block.padded));
+  if (!config_.fixed()) {
+    out.counts = slot.routing.received();
+    out.expert_counts = slot.routing.expert_counts();
+    out.padded_counts = slot.routing.padded_counts();
   }
   out.handle = handle;
   const auto where = [](const void* given, const void* own) { return given ? given : own; };
@@ -268,6 +325,11 @@ Received ExpertParallel::received(const Handle& handle) const {
   return out;
 }
 
+Counts ExpertParallel::counts(const Handle& handle) const {
+  const Exchange& x = slot_of("counts", handle).routing.exchange();
+  return {&x.summary->rows, x.outcome.received, x.outcome.expert_counts, x.outcome.padded_counts};
+}
+
 void* ExpertParallel::expert_buffer(const Handle& handle) const {
   const Slot& slot = slot_of("expert_buffer", handle);
   require_phase("expert_buffer", slot, Phase::received);
@@ -276,37 +338,53 @@ void* ExpertParallel::expert_buffer(const Handle& handle) const {
 
 // ---- combine -----------------------------------------------------------------------------------
 
-void ExpertParallel::combine(const Matrix& expert_out, const Handle& handle, const Matrix& out) {
-  slot_of("combine", handle);
-  check_out("combine", handle, out);
-  combine_send(expert_out, handle);
-  combine_recv(handle, out);
-}
-
-void ExpertParallel::combine_send(const Matrix& expert_out, const Handle& handle) {
+ExpertParallel::Offer ExpertParallel::offer(const Matrix& expert_out, const Handle& handle,
+                                            Stream stream) {
   Slot& slot = slot_of("combine", handle);
   require_phase("combine", slot, Phase::received);
   check_matrix(who("combine"), "expert_out", expert_out, handle.rows, config_.hidden,
                config_.combined());
-  learn_refusals("combine", slot);
+  check_reachable("combine", "expert_out", expert_out);
+  learn_refusals("combine", slot, stream);
   const bool in_place = !config_.by_expert() && expert_out.data == slot.buffers.view().expert_rows;
-  const CombineCall call{slot.round, static_cast<uint64_t>(slot.routing.arrivals()),
-                         in_place ? nullptr : static_cast<const char*>(expert_out.data)};
-  const auto kernel = combine_for(config_.combined(), nodes_.view().n_nodes > 1).send;
-  launch("combine", slot, config_.blocks,
-         [&](const DeviceContext* ctx, const Exchange& x) { kernel(ctx, x, call); });
-  slot.phase = Phase::combining;
+  return {slot, in_place ? nullptr : static_cast<const char*>(expert_out.data)};
 }
 
-void ExpertParallel::combine_recv(const Handle& handle, const Matrix& out) {
+void ExpertParallel::combine(const Matrix& expert_out, const Handle& handle, const Matrix& out,
+                             Stream stream) {
+  require_usable("combine");
+  slot_of("combine", handle);
+  check_out("combine", handle, out);
+  const Offer offered = offer(expert_out, handle, stream);
+  launch("combine", offered.slot, [&](const Exchange& x) {
+    kernels_->combine(x, offered.expert_rows, out.target<char>(), stream);
+  });
+  offered.slot.phase = Phase::combined;
+}
+
+void ExpertParallel::combine_send(const Matrix& expert_out, const Handle& handle, Stream stream) {
+  require_usable("combine");
+  const Offer offered = offer(expert_out, handle, stream);
+  launch("combine", offered.slot,
+         [&](const Exchange& x) { kernels_->combine_send(x, offered.expert_rows, stream); });
+  offered.slot.phase = Phase::combining;
+}
+
+void ExpertParallel::combine_recv(const Handle& handle, const Matrix& out, Stream stream) {
+  require_usable("combine_recv");
   Slot& slot = slot_of("combine_recv", handle);
   require_phase("combine_recv", slot, Phase::combining);
   check_out("combine_recv", handle, out);
-  const auto kernel = combine_for(config_.combined(), nodes_.view().n_nodes > 1).recv;
-  launch("combine", slot, config_.blocks, [&](const DeviceContext* ctx, const Exchange& x) {
-    kernel(ctx, x, slot.round, out.target<char>());
-  });
+  launch("combine", slot,
+         [&](const Exchange& x) { kernels_->combine_recv(x, out.target<char>(), stream); });
   slot.phase = Phase::combined;
+}
+
+void ExpertParallel::finish(Stream stream) {
+  require_usable("finish");
+  broken_ = true;
+  kernels_->finish(stream);
+  broken_ = false;
 }
 
 void ExpertParallel::free() {

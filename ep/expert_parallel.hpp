@@ -8,6 +8,7 @@
 
 #include "ep/batch.hpp"
 #include "ep/config.hpp"
+#include "ep/kernels.hpp"
 #include "ep/slot.hpp"
 
 namespace railshmem::ep {
@@ -15,11 +16,11 @@ namespace railshmem::ep {
 // The routing of one dispatch, for its combine and for further dispatches. Valid until another
 // dispatch takes its buffers.
 struct Handle {
-  uint64_t owner = 0;    // which ExpertParallel of this process
-  std::size_t slot = 0;  // which of its buffers
-  uint64_t round = 0;    // which of its dispatches
-  int64_t rows = 0;      // that this PE received
-  int64_t tokens = 0;    // that this PE sent
+  uint64_t owner = 0;     // which ExpertParallel of this process
+  std::size_t slot = 0;   // which of its buffers
+  uint64_t dispatch = 0;  // which of its dispatches
+  int64_t rows = 0;       // that this PE received
+  int64_t tokens = 0;     // that this PE sent
 };
 
 // What this PE received. Contiguous layout: R tokens, ordered by (source PE, token there).
@@ -37,9 +38,23 @@ struct Received {
   Handle handle;
 };
 
+// With fixed_shapes: where the counts are, in the kernels' memory, once dispatch has run. All
+// int64.
+struct Counts {
+  const void* rows = nullptr;           // [1] of the received arrays' rows
+  const void* counts = nullptr;         // [n_pes], and further as in Received
+  const void* expert_counts = nullptr;  // [experts of this PE]
+  const void* padded_counts = nullptr;
+};
+
 // Used by one thread at a time. Every PE makes the same calls in the same order. After a wait that
 // ended in an error (a timeout, a lost peer) the PEs no longer agree on what was sent, and every
 // later call throws.
+//
+// On a GPU all arrays are its own, calls are ordered by their stream and return before their work
+// is done: where a call "returns when" something, the stream has come so far. Dispatch waits for
+// the counts only, and with fixed_shapes for nothing: it may be captured and replayed, with other
+// values in the same arrays. What stopped a kernel is thrown by a later call, or by finish().
 class ExpertParallel {
  public:
   // Collective: throws Error(argument), on every PE where the configurations differ, and
@@ -53,25 +68,23 @@ class ExpertParallel {
   // buffers of the oldest dispatch. Throws Error(argument) before anything is sent, or where a PE
   // of this node would receive more rows than max_received or its `out` has room for; PEs of other
   // nodes then learn of it in combine, and all may dispatch again.
-  Received dispatch(const Batch& batch, const Outputs& out = {}) {
-    return dispatch_recv(dispatch_send(batch, out));
-  }
+  Received dispatch(const Batch& batch, const Outputs& out = {}, Stream stream = nullptr);
   // The same for other tokens by the routing of `known`, into its buffers: nobody exchanges counts.
   // The result has a handle of its own.
   Received dispatch(const Matrix& tokens, const std::optional<Matrix>& scales, const Handle& known,
-                    const Outputs& out = {}) {
-    return dispatch_recv(dispatch_send(tokens, scales, known, out));
-  }
+                    const Outputs& out = {}, Stream stream = nullptr);
 
   // Collective: the halves of dispatch. The first waits until every PE is in it (by known routing:
   // every PE of the node, and the PEs whose rows this one forwards), writes this PE's rows into the
   // PEs of its node, and hands the rest to the NICs, which carry it while the caller does something
   // else. The second forwards what came from other nodes and waits for the rows of this PE. The
   // arrays must stay as they are in between.
-  Handle dispatch_send(const Batch& batch, const Outputs& out = {});
+  Handle dispatch_send(const Batch& batch, const Outputs& out = {}, Stream stream = nullptr);
   Handle dispatch_send(const Matrix& tokens, const std::optional<Matrix>& scales,
-                       const Handle& known, const Outputs& out = {});
-  Received dispatch_recv(const Handle& handle);
+                       const Handle& known, const Outputs& out = {}, Stream stream = nullptr);
+  Received dispatch_recv(const Handle& handle, Stream stream = nullptr);
+
+  Counts counts(const Handle& handle) const;
 
   // [rows, hidden] of the combine type, in the heap: results written here need no copy. May be
   // written between the dispatch and its combine.
@@ -83,14 +96,18 @@ class ExpertParallel {
   // part is the weighted sum of the token's rows, in fp32, rounded to the combine type. Returns
   // when `out` is complete and `expert_out` may change, unless that is the expert buffer: in the
   // contiguous layout node peers read it until they return.
-  void combine(const Matrix& expert_out, const Handle& handle, const Matrix& out);
+  void combine(const Matrix& expert_out, const Handle& handle, const Matrix& out,
+               Stream stream = nullptr);
 
   // Collective: the halves of combine. The first makes this PE's results readable (after it
   // `expert_out` may change, unless it is the expert buffer); with several nodes it waits for the
   // results of this node and hands the parts of remote tokens to the NICs. The second waits for the
   // others' results and sums.
-  void combine_send(const Matrix& expert_out, const Handle& handle);
-  void combine_recv(const Handle& handle, const Matrix& out);
+  void combine_send(const Matrix& expert_out, const Handle& handle, Stream stream = nullptr);
+  void combine_recv(const Handle& handle, const Matrix& out, Stream stream = nullptr);
+
+  // Waits for the stream's work and throws what stopped a kernel.
+  void finish(Stream stream = nullptr);
 
   // Collective: gives the symmetric memory back. No call may follow.
   void free();
@@ -98,28 +115,56 @@ class ExpertParallel {
   const Config& config() const { return config_; }
 
  private:
-  void require_usable(const char* call) const;
+  using DispatchCall = device::ep::DispatchCall;
+  using Exchange = device::ep::Exchange;
+
+  void require_usable(const char* call);
   std::size_t oldest_slot() const;
   Slot& slot_of(const char* call, const Handle& handle) const;
   void require_phase(const char* call, const Slot& slot, Phase phase) const;
-  void check_input(const Slot& slot, const char* name, const Matrix& matrix) const;
+  void check_input(const Slot& slot, const char* call, const char* name,
+                   const Matrix& matrix) const;
+  void check_reachable(const char* call, const char* name, const Matrix& matrix) const;
   int64_t check_outputs(const Outputs& out) const;
   void check_out(const char* call, const Handle& handle, const Matrix& out) const;
   std::string who(const char* call) const;
-  template <class Kernel>
-  void launch(const char* call, const Slot& slot, int64_t blocks, const Kernel& kernel);
+  template <class Launch>
+  void launch(const char* call, const Slot& slot, const Launch& launch);
   void raise_if_refused(const char* call, const Slot& slot) const;
-  void learn_refusals(const char* call, Slot& slot);
-  Handle send(std::size_t index, bool again, const Outputs& out, int64_t room);
-  void receive(Slot& slot);
+  void learn_refusals(const char* call, Slot& slot, Stream stream);
+
+  // What a dispatch is to do, in the buffers that it takes.
+  struct Sending {
+    std::size_t index;
+    DispatchCall call;
+  };
+  Sending prepare(const Batch& batch, const Outputs& out);
+  Sending prepare(const Matrix& tokens, const std::optional<Matrix>& scales, const Handle& known,
+                  const Outputs& out, Stream stream);
+  // `routed`: null by known routing.
+  DispatchCall call_of(const Matrix& tokens, const std::optional<Matrix>& scales, int64_t room,
+                       const Batch* routed);
+  Slot& begin(const Sending& sending, const Outputs& out);
+  void learn(Slot& slot, const DispatchCall& call, Stream stream);
+  Handle handle_of(std::size_t index) const;
+  Received run(const Sending& sending, const Outputs& out, Stream stream);
+  Handle send(const Sending& sending, const Outputs& out, Stream stream);
   Received received(const Handle& handle) const;
+
+  // What a combine gives to the others.
+  struct Offer {
+    Slot& slot;
+    const char* expert_rows;  // null: they are where the others read
+  };
+  Offer offer(const Matrix& expert_out, const Handle& handle, Stream stream);
 
   std::shared_ptr<Runtime> runtime_;
   const Config config_;
   const NodeMap nodes_;
   std::vector<std::unique_ptr<Slot>> slots_;
+  const std::unique_ptr<Kernels> kernels_;
   const uint64_t id_;
-  uint64_t round_ = 0;  // dispatches so far
+  uint64_t dispatches_ = 0;  // so far
   bool broken_ = false;
   bool freed_ = false;
 };

@@ -53,9 +53,18 @@ NodeMap::NodeMap(const Topology& topology, int pe) : sources_(sources_of(topolog
   view_.members = members_.data();
   view_.sources = sources_.data();
   view_.writers = writers_.data();
-  view_.member_of = member_of_.data();
-  view_.node_of = node_of_.data();
   view_.gateways = gateways_.data();
+}
+
+std::vector<device::ep::Home> NodeMap::homes(const device::ep::Shape& shape) const {
+  std::vector<device::ep::Home> out;
+  for (int32_t expert = 0; expert < shape.experts; ++expert) {
+    const int32_t pe = device::ep::owner_of(shape, expert);
+    const auto owner = static_cast<std::size_t>(pe);
+    out.push_back(
+        {pe, member_of_[owner], node_of_[owner], expert - device::ep::first_expert(shape, pe)});
+  }
+  return out;
 }
 
 }  // namespace railshmem::ep

@@ -21,6 +21,8 @@ class NodeMap {
   // buffers need room for.
   int n_slots() const { return n_slots_; }
   int most_members() const { return most_members_; }
+  // By expert.
+  std::vector<device::ep::Home> homes(const device::ep::Shape& shape) const;
 
   // The PE of `node` that forwards the rows of `source`, which is in another node: the one with the
   // same local index, modulo the size of the smaller node.

@@ -1,56 +1,54 @@
-// What a PE remembers of its last dispatch, privately: the memory behind device::ep::Exchange.
+// What a PE remembers of its last dispatch, privately: the memory behind device::ep::Exchange, and
+// what the host has read of it.
 #pragma once
 
+#include <memory>
 #include <vector>
 
-#include "ep/batch.hpp"
 #include "ep/buffers.hpp"
+#include "ep/kernel_memory.hpp"
 
 namespace railshmem::ep {
 
 class Routing {
  public:
-  Routing(const Config& config, int n_pes, int pe, const NodeMap& nodes,
+  Routing(Runtime& runtime, const Config& config, const NodeMap& nodes,
           const device::ep::Buffers& buffers);
   Routing(const Routing&) = delete;
   Routing& operator=(const Routing&) = delete;
 
-  // Checks the batch and makes it this PE's own stream. Throws Error(argument), and then what is
-  // known of the last dispatch stays.
-  void load(const std::string& who, const Config& config, const Batch& batch);
-  // The same for other tokens by the routing of the last dispatch.
-  void load_again(const std::string& who, const Config& config, const Matrix& tokens,
-                  const std::optional<Matrix>& scales);
+  // What kernels receive.
+  const device::ep::Exchange& exchange() const { return exchange_; }
 
-  // What kernels receive. Points into this object.
-  const device::ep::Exchange& view() const { return exchange_; }
-  // The tokens that this PE sends.
-  const char* own_tokens() const { return streams_.front().tokens; }
-  int64_t tokens() const { return static_cast<int64_t>(streams_.front().rows); }
-  // By source PE.
-  const std::vector<int64_t>& received() const { return received_; }
-  int64_t arrivals() const;
+  // Reads what the last dispatch brought. Where kernels run beside the host it waits until the one
+  // with this ticket knows; keep_waiting() is asked now and then, and throws when that is hopeless.
+  template <class KeepWaiting>
+  void learn(uint64_t ticket, const KeepWaiting& keep_waiting) {
+    while (!known(ticket)) keep_waiting();
+    read();
+  }
+  // As it was learnt.
+  const std::vector<int64_t>& received() const { return received_; }  // by source PE
   // Expert-major: by expert of this PE; else empty.
-  const std::vector<device::ep::ExpertRows>& experts() const { return experts_; }
-  // What this PE received: arrivals, or in the expert-major layout the rows of all blocks.
-  int64_t rows() const;
-  const device::ep::Refusal& refusal() const { return refusal_; }
+  const std::vector<int64_t>& expert_counts() const { return expert_counts_; }
+  const std::vector<int64_t>& padded_counts() const { return padded_counts_; }
+  // Arrivals, or in the expert-major layout the rows of all blocks.
+  int64_t rows() const { return static_cast<int64_t>(summary_.rows); }
+  const device::ep::Refusal& refusal() const { return summary_.refusal; }
+  // Reads whether a remote PE refused, which is known later.
+  void learn_refusal();
 
  private:
-  std::vector<int32_t> checked_ids_;
-  std::vector<int32_t> ids_;
-  std::vector<int64_t> ordinals_;
-  std::vector<uint64_t> counts_;
-  std::vector<uint64_t> bases_;
-  std::vector<int64_t> pair_ordinals_;
-  std::vector<uint64_t> expert_counts_;
-  std::vector<device::ep::Stream> streams_;
-  std::vector<int64_t> node_ordinals_;
-  std::vector<uint64_t> node_rows_;
+  bool known(uint64_t ticket) const;
+  void read();
+
+  device::ep::Exchange exchange_{};
+  std::unique_ptr<KernelMemory> memory_;
+  gpu::PinnedBlock copy_;  // of the outcome, where kernels run beside the host
+  device::ep::Summary summary_{};
   std::vector<int64_t> received_;
-  std::vector<device::ep::ExpertRows> experts_;
-  device::ep::Refusal refusal_{-1, 0, 0};
-  device::ep::Exchange exchange_;
+  std::vector<int64_t> expert_counts_;
+  std::vector<int64_t> padded_counts_;
 };
 
 }  // namespace railshmem::ep

@@ -31,12 +31,12 @@ inline const char* name_of(Phase phase) {
 struct Slot {
   // Collective.
   Slot(const std::shared_ptr<Runtime>& runtime, const Config& config, const NodeMap& nodes)
-      : buffers(runtime, config, nodes),
-        routing(config, runtime->n_pes(), runtime->my_pe(), nodes, buffers.view()) {}
+      : buffers(runtime, config, nodes), routing(*runtime, config, nodes, buffers.view()) {}
 
   SymmetricBuffers buffers;
   Routing routing;
-  uint64_t round = 0;  // of the last dispatch
+  uint64_t dispatch = 0;  // the last, counted through the ExpertParallel
+  int64_t tokens = 0;     // that it sent
   Phase phase = Phase::unused;
   device::ep::Delivery delivery{};  // of the dispatch that has been sent
   bool again = false;               // whether that has the routing of the one before

@@ -9,8 +9,13 @@
 #include "kernels/arch/integers.hpp"
 
 #define RSH_DEVICE __device__ __forceinline__
+#define RSH_DEVICE_CALL static __device__ __noinline__
 #define RSH_UNROLL _Pragma("unroll")
-#define RSH_KERNEL extern "C" __global__ void
+#define RSH_ROLLED _Pragma("unroll 1")
+// Any number of threads may be launched.
+#define RSH_KERNEL extern "C" __global__ void __launch_bounds__(1024)
+// One warp at most: nothing is kept from it for the sake of others.
+#define RSH_WARP_KERNEL extern "C" __global__ void __launch_bounds__(32)
 
 namespace railshmem::arch {
 
@@ -267,6 +272,55 @@ RSH_DEVICE void store_last_pair(uint64_t* at, uint64_t first, uint64_t second) {
   store_pair(at, first, second);
 }
 
+// A pair whose first word tells that both are there: who acquires it sees the second.
+RSH_DEVICE void store_tagged(uint64_t* at, uint64_t tag, uint64_t value) {
+  store_pair(at, tag, value);
+}
+
+// The tag, and what was stored with it.
+RSH_DEVICE uint64_t load_tagged(const uint64_t* at, uint64_t* value) {
+  uint64_t tag;
+  asm volatile(
+      "{\n\t.reg .b128 pair;\n\tld.relaxed.sys.global.b128 pair, [%2];\n\t"
+      "mov.b128 {%0, %1}, pair;\n\t}"
+      : "=l"(tag), "=l"(*value)
+      : "l"(at)
+      : "memory");
+  return tag;
+}
+
+// What nobody changes while a kernel runs: the compiler may keep it in registers across fences and
+// waits, which make it forget everything else.
+template <class T>
+RSH_DEVICE T fixed(const T& at) {
+  if constexpr (sizeof(T) == 8) {
+    uint64_t v;
+    asm("ld.global.nc.u64 %0, [%1];" : "=l"(v) : "l"(&at));
+    return detail::bits<T>(v);
+  } else if constexpr (sizeof(T) == 4) {
+    uint32_t v;
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(&at));
+    return detail::bits<T>(v);
+  } else {
+    static_assert(sizeof(T) == 1, "words of 1, 4 and 8 bytes");
+    uint32_t v;
+    asm("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(&at));
+    return detail::bits<T>(static_cast<uint8_t>(v));
+  }
+}
+// The word as it is, or as it was when this thread last waited for something: the first-level cache
+// may answer.
+RSH_DEVICE uint32_t load_lately(const uint32_t* at) {
+  uint32_t v;
+  asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(v) : "l"(at));
+  return v;
+}
+// Adds to a counter whose value nobody wants now.
+RSH_DEVICE void count_one(uint64_t* counter) {
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(counter), "l"(uint64_t{1})
+               : "memory");
+}
+
 // claim_add of 1, with one atomic for those threads of a warp that come at the same time.
 RSH_DEVICE uint64_t claim_together(uint64_t* counter) {
   const uint32_t same = __match_any_sync(__activemask(), reinterpret_cast<uint64_t>(counter));
@@ -295,7 +349,6 @@ RSH_DEVICE void store_once(Vec16* at, const Vec16& v) {
                "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");
 }
-
 // ---- time and waiting --------------------------------------------------------------------------
 
 RSH_DEVICE uint64_t clock_ns() {
@@ -323,33 +376,120 @@ RSH_DEVICE void wake(uint32_t*) {}
 // ---- the grid ----------------------------------------------------------------------------------
 
 // What the blocks of a grid meet at: zeroed once, in this GPU's memory, used by one grid at a time.
+// Bit 0 says that a block failed, for good; the rest counts in twos.
 struct GridWords {
-  uint32_t arrived;
+  uint32_t met;
+  uint32_t came;
 };
 
-// Every block must come, also after a failure: a block that stays away would hang the others. The
-// grid was launched so that all its blocks run at once.
-RSH_DEVICE void sync_grid(GridWords* words) {
-  __syncthreads();
-  if (threadIdx.x == 0 && gridDim.x > 1) {
+// All blocks meet and learn whether all are well. Every block must come, also after a failure: a
+// block that stays away would hang the others. The grid was launched so that all its blocks run at
+// once.
+RSH_DEVICE bool sync_grid(GridWords* words, bool ok) {
+  const bool here = __syncthreads_and(ok) != 0;
+  if (gridDim.x == 1) return here;
+  uint32_t now = 0;
+  if (threadIdx.x == 0) {
+    if (!here) atomicOr(&words->met, 1u);
     // The top bit turns when all have come: block 0 adds what the others leave to the next turn.
-    const uint32_t mine = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u;
+    const uint32_t mine = blockIdx.x == 0 ? 0x80000000u - 2 * (gridDim.x - 1) : 2u;
     uint32_t before;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
                  : "=r"(before)
-                 : "l"(&words->arrived), "r"(mine)
+                 : "l"(&words->met), "r"(mine)
                  : "memory");
-    uint32_t now;
     do {
-      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
-                   : "=r"(now)
-                   : "l"(&words->arrived)
-                   : "memory");
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(&words->met) : "memory");
     } while (((now ^ before) & 0x80000000u) == 0);
   }
-  __syncthreads();
+  return __syncthreads_or((now & 1) != 0) == 0;
+}
+
+// What a block learns when it has done its part: whether it is the last one, and then, whether all
+// are well. The last sees what the others did; they do not wait.
+struct Arrival {
+  bool last;
+  bool ok;
+};
+RSH_DEVICE Arrival arrive_at_grid(GridWords* words, bool ok) {
+  const bool here = __syncthreads_and(ok) != 0;
+  if (gridDim.x == 1) return {true, here};
+  uint32_t turn = 0;
+  if (threadIdx.x == 0) {
+    if (!here) atomicOr(&words->came, 1u);
+    const uint32_t all = 2 * gridDim.x;
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(&words->came), "r"(2u)
+                 : "memory");
+    // The last one makes the count 0 again; nobody else looks at it before the next launch or
+    // sync_grid.
+    const bool last = (before & ~1u) + 2 == all;
+    if (last) atomicSub(&words->came, all);
+    turn = (last ? 1u : 0u) | (before & 1u) << 1;
+  }
+  return {__syncthreads_or((turn & 1) != 0) != 0, __syncthreads_or((turn & 2) != 0) == 0 && here};
+}
+
+// ---- the lanes of a warp -----------------------------------------------------------------------
+
+// The bits of lanes 0 to 31 that say yes; the whole warp comes.
+RSH_DEVICE uint32_t ballot(bool mine) {
+  return __ballot_sync(~0u, mine);
+}
+// The value of another lane; the whole warp comes.
+template <class T>
+RSH_DEVICE T from_lane(T mine, uint32_t lane) {
+  return __shfl_sync(~0u, mine, static_cast<int>(lane));
+}
+// Sets bits in a word that only this warp's lanes change meanwhile.
+RSH_DEVICE void set_bits(uint32_t* word, uint32_t bits) {
+  asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(word), "r"(bits) : "memory");
+}
+RSH_DEVICE uint32_t count_ones(uint32_t bits) {
+  return static_cast<uint32_t>(__popc(bits));
+}
+RSH_DEVICE uint32_t lowest_one(uint32_t bits) {
+  return static_cast<uint32_t>(__ffs(static_cast<int>(bits)) - 1);
+}
+
+// ---- number formats: rounded to nearest even ---------------------------------------------------
+
+RSH_DEVICE float from_fp16(uint16_t bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+RSH_DEVICE uint16_t to_fp16(float value) {
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+RSH_DEVICE uint16_t to_bf16(float value) {
+  uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+
+}  // namespace railshmem::arch
+
+#include "kernels/arch/numbers.hpp"
+
+namespace railshmem::arch {
+
+// The largest finite value, 448, stands for all that is larger.
+RSH_DEVICE uint8_t to_e4m3(float value) {
+#if __CUDA_ARCH__ >= 890
+  uint16_t pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
+  return static_cast<uint8_t>(pair);
+#else
+  return soft::to_e4m3(value);
+#endif
 }
 
 }  // namespace railshmem::arch
 
 #include "kernels/arch/gpu_copy.hpp"
+#include "kernels/arch/gpu_rows.hpp"

@@ -12,8 +12,11 @@
 #include "kernels/arch/integers.hpp"
 
 #define RSH_DEVICE inline
+#define RSH_DEVICE_CALL inline
 #define RSH_UNROLL
+#define RSH_ROLLED
 #define RSH_KERNEL extern "C" __attribute__((visibility("default"))) void
+#define RSH_WARP_KERNEL RSH_KERNEL
 
 namespace railshmem::arch {
 
@@ -59,14 +62,27 @@ RSH_DEVICE uint32_t block() {
 RSH_DEVICE uint32_t blocks() {
   return this_block.blocks;
 }
-void sync_grid_of(GridBarrier* barrier);
 // What the blocks of a grid meet at on other architectures.
 struct GridWords {
-  uint32_t arrived;
+  uint32_t met;
+  uint32_t came;
 };
-// Every block must come, also after a failure: a block that stays away would hang the others.
-RSH_DEVICE void sync_grid(GridWords*) {
-  if (this_block.barrier != nullptr) sync_grid_of(this_block.barrier);
+bool sync_grid_of(GridBarrier* barrier, bool ok);
+// All blocks meet and learn whether all are well. Every block must come, also after a failure: a
+// block that stays away would hang the others.
+RSH_DEVICE bool sync_grid(GridWords*, bool ok) {
+  return this_block.barrier != nullptr ? sync_grid_of(this_block.barrier, ok) : ok;
+}
+// What a block learns when it has done its part: whether it is the last one, and then, whether all
+// are well. The last sees what the others did; they do not wait.
+struct Arrival {
+  bool last;
+  bool ok;
+};
+Arrival arrive_at_grid_of(GridBarrier* barrier, bool ok);
+RSH_DEVICE Arrival arrive_at_grid(GridWords*, bool ok) {
+  if (this_block.barrier == nullptr) return {true, ok};
+  return arrive_at_grid_of(this_block.barrier, ok);
 }
 
 // ---- memory that others see --------------------------------------------------------------------
@@ -132,6 +148,19 @@ template <class T>
 RSH_DEVICE T claim_swap(T* at, T expected, T value) {
   return compare_swap(at, expected, value);
 }
+// What nobody changes while a kernel runs.
+template <class T>
+RSH_DEVICE const T& fixed(const T& at) {
+  return at;
+}
+// The word as it is, or as it was when this thread last waited for something.
+RSH_DEVICE uint32_t load_lately(const uint32_t* at) {
+  return load_relaxed(at);
+}
+// Adds to a counter whose value nobody wants now.
+RSH_DEVICE void count_one(uint64_t* counter) {
+  fetch_add(counter, uint64_t{1});
+}
 // claim_add of 1, for threads that come at the same time.
 RSH_DEVICE uint64_t claim_together(uint64_t* counter) {
   return claim_add(counter, uint64_t{1});
@@ -142,6 +171,17 @@ RSH_DEVICE void fence_payload() {}
 RSH_DEVICE void store_pair(uint64_t* at, uint64_t first, uint64_t second) {
   store_relaxed(at + 1, second);
   store_relaxed(at, first);
+}
+// A pair whose first word tells that both are there: who acquires it sees the second.
+RSH_DEVICE void store_tagged(uint64_t* at, uint64_t tag, uint64_t value) {
+  store_relaxed(at + 1, value);
+  store_release(at, tag);
+}
+// The tag, and what was stored with it.
+RSH_DEVICE uint64_t load_tagged(const uint64_t* at, uint64_t* value) {
+  const uint64_t tag = load_acquire(at);
+  *value = load_relaxed(at + 1);
+  return tag;
 }
 // Publishes all pairs to whoever acquires its first word. Ordered with a look at the sleep word of
 // the reader that may have to be woken.
@@ -197,6 +237,17 @@ RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
 struct alignas(16) Vec16 {
   uint32_t x, y, z, w;
 };
+RSH_DEVICE Vec16 load_once(const Vec16* at) {
+  return *at;
+}
+RSH_DEVICE void store_once(Vec16* at, const Vec16& v) {
+  *at = v;
+}
+
+// Where order costs something, this one has none.
+RSH_DEVICE bool store_whole_relaxed(void* to, const void* from, uint64_t bytes) {
+  return store_whole(to, from, bytes);
+}
 
 // The scope's threads copy together; nobody may rely on the result before sync<S>().
 template <Scope S>

@@ -15,28 +15,43 @@ class GridBarrier {
  public:
   explicit GridBarrier(uint32_t blocks) : blocks_(blocks) {}
 
-  void arrive_and_wait() {
+  bool meet(bool ok) {
     std::unique_lock<std::mutex> lock(mutex_);
+    failed_ = failed_ || !ok;
     const uint64_t round = round_;
-    if (++arrived_ == blocks_) {
-      arrived_ = 0;
+    if (++met_ == blocks_) {
+      met_ = 0;
       ++round_;
       turned_.notify_all();
     } else {
       turned_.wait(lock, [&] { return round_ != round; });
     }
+    return !failed_;
+  }
+
+  Arrival arrive(bool ok) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    failed_ = failed_ || !ok;
+    const bool last = ++came_ == blocks_;
+    if (last) came_ = 0;
+    return {last, !failed_};
   }
 
  private:
   const uint32_t blocks_;
-  uint32_t arrived_ = 0;
+  uint32_t met_ = 0;
+  uint32_t came_ = 0;
   uint64_t round_ = 0;
+  bool failed_ = false;  // a block that has failed stays so
   std::mutex mutex_;
   std::condition_variable turned_;
 };
 
-inline void sync_grid_of(GridBarrier* barrier) {
-  barrier->arrive_and_wait();
+inline bool sync_grid_of(GridBarrier* barrier, bool ok) {
+  return barrier->meet(ok);
+}
+inline Arrival arrive_at_grid_of(GridBarrier* barrier, bool ok) {
+  return barrier->arrive(ok);
 }
 
 // Runs kernel() once per block and returns when all have ended. Block 0 is the caller's thread, so

@@ -7,10 +7,19 @@
 
 namespace railshmem::device::ep {
 
+constexpr arch::Scope kWarp = arch::Scope::warp;
 constexpr arch::Scope kBlock = arch::Scope::block;
+
+// How a PE finds what it receives.
+enum class Rows : uint8_t {
+  contiguous,  // by (source PE, source token), without holes
+  by_expert,   // in a block per expert
+  by_slot,     // every token of every source has its place, used or not
+};
 
 // The same on every PE.
 struct Shape {
+  Rows rows;
   uint64_t hidden;  // elements of a row
   uint64_t topk;
   uint64_t scales;  // of a row
@@ -18,14 +27,17 @@ struct Shape {
   uint64_t token_bytes;   // of a row of tokens
   uint64_t result_bytes;  // of a row of expert results
   uint64_t chunk_rows;    // rows that go to a NIC at once
-  uint64_t alignment;     // expert-major layout: rows of a block; 0: contiguous layout
+  uint64_t alignment;     // by_expert: rows of a block
   int32_t n_pes;
   int32_t experts;       // of the job
   int32_t most_experts;  // of one PE
 };
 
 RSH_DEVICE bool by_expert(const Shape& shape) {
-  return shape.alignment > 0;
+  return shape.rows == Rows::by_expert;
+}
+RSH_DEVICE bool by_slot(const Shape& shape) {
+  return shape.rows == Rows::by_slot;
 }
 // PE p owns the experts [first_expert(p), first_expert(p + 1)).
 RSH_DEVICE int32_t first_expert(const Shape& shape, int32_t pe) {
@@ -37,6 +49,14 @@ RSH_DEVICE int32_t experts_of(const Shape& shape, int32_t pe) {
 RSH_DEVICE int32_t owner_of(const Shape& shape, int32_t expert) {
   return static_cast<int32_t>(((int64_t{expert} + 1) * shape.n_pes - 1) / shape.experts);
 }
+
+// Where an expert lives.
+struct alignas(16) Home {
+  int32_t pe;
+  int32_t member;  // its PE's local index in my node, or -1
+  int32_t node;    // index of a remote node, or -1 for mine
+  int32_t local;   // among the experts of its PE
+};
 
 // Who forwards my rows in a remote node, which of its staging slots is mine, and how many PEs that
 // node has.
@@ -52,12 +72,10 @@ struct Node {
   int32_t me;  // my local index
   int32_t n_members;
   int32_t n_sources;
-  const int32_t* members;    // [n_members]
-  const int32_t* sources;    // [n_sources] remote PEs whose rows I forward, by slot
-  const int32_t* writers;    // [n_pes] the member that places this source's rows in my node
-  const int32_t* member_of;  // [n_pes] local index in my node, or -1
-  const int32_t* node_of;    // [n_pes] index of a remote node, or -1 for mine
-  const Gateway* gateways;   // [n_nodes]
+  const int32_t* members;   // [n_members]
+  const int32_t* sources;   // [n_sources] remote PEs whose rows I forward, by slot
+  const int32_t* writers;   // [n_pes] the member that places this source's rows in my node
+  const Gateway* gateways;  // [n_nodes]
 };
 
 // A PE that would receive more rows than it has room for.
@@ -69,7 +87,8 @@ struct Refusal {
 
 // What one peer tells this PE: sequence numbers that only grow, each stored by that peer alone.
 struct alignas(64) FromPeer {
-  uint64_t ready;     // member: rows of a known routing may be written into its buffers
+  uint64_t ready;     // member: rows may be written into its buffers, ...
+  uint64_t room;      // ... so many: the two are a pair, stored together
   uint64_t arrived;   // member: the rows it places, own and forwarded, are in my buffers
   uint64_t results;   // member: its expert results may be read
   uint64_t header;    // source: what I need to route its rows is in my staging
@@ -79,21 +98,13 @@ struct alignas(64) FromPeer {
   Refusal refusal;    // forwarder: of a member of its node
 };
 
-// How many rows a source has for this PE. Stored by the source's writer in this node.
-struct Count {
+// How many rows a source has for a member of this node, or for one of its experts. Stored by the
+// source's writer in this node, as a pair.
+struct alignas(16) Count {
+  uint64_t sequence;
   uint64_t rows;
-  uint64_t sequence;
 };
-
-// Where a member wants a source's rows: the answer to Count, and the consent to overwrite its
-// buffers.
-struct Grant {
-  uint64_t base;  // first row, or kRefused
-  uint64_t total;
-  uint64_t room;
-  uint64_t sequence;
-};
-constexpr uint64_t kRefused = ~0ull;
+constexpr uint64_t kRefused = ~0ull;  // in place of the first row: there is no room
 
 // Starts the metadata of a staging slot; ids, weights and scales of `rows` rows follow, densely.
 struct Header {
@@ -120,34 +131,60 @@ struct Buffers {
   float* partials_in;   // [n_nodes, max_tokens, hidden]
   float* partials_out;  // [slots, max_tokens, hidden]
   Refusal* refusal_out;
-  FromPeer* from;           // [n_pes]
-  Count* counts;            // [n_pes] by source
-  Grant* grants;            // [n_pes, n_members] by source
-  uint64_t* expert_counts;  // expert-major: [n_pes, most_experts], part of counts
-  uint64_t* expert_bases;   // expert-major: [n_pes, n_members, most_experts], part of grants
+  FromPeer* from;  // [n_pes]
+  Count* counts;   // [n_pes, counted_columns()] by source
   uint64_t meta_bytes;
 };
 
-// Rows of one source that this PE places in its node: its own, or those it forwards.
+// Expert ids, as they are.
+struct Ids {
+  const void* at;  // [rows, topk] experts of the job, -1: none
+  bool wide;       // of 8 bytes, else 4
+};
+RSH_DEVICE int64_t id_at(const Ids& ids, uint64_t i) {
+  return ids.wide ? static_cast<const int64_t*>(ids.at)[i] : static_cast<const int32_t*>(ids.at)[i];
+}
+
+// Which of 32 consecutive rows go to a column, a bit each, and how many rows before them do. A row
+// goes once, however many of its experts are there.
+struct alignas(8) Marks {
+  uint32_t rows;
+  uint32_t before;
+};
+constexpr uint32_t kMarked = 32;
+
+// Rows of one source that this PE places in its node: its own, or those it forwards. Their columns
+// are the members of the node, the nodes (for own rows) and, expert-major, the members' experts.
 struct Stream {
   int32_t pe;
   uint64_t rows;
-  const char* tokens;      // [rows] of token_bytes
-  const int32_t* ids;      // [rows, topk] experts of the job, -1: none
+  const char* tokens;  // [rows] of token_bytes
+  Ids ids;
   const float* weights;    // [rows, topk]
   const float* scales;     // [rows, scales]
-  int64_t* ordinals;       // [rows, n_members] place among the source's rows for that member, or -1
-  uint64_t* counts;        // [n_members]
-  uint64_t* bases;         // [n_members] arrival of the member that ordinal 0 becomes
-  int64_t* pair_ordinals;  // expert-major: [rows, topk] place among the source's rows of an expert
-  uint64_t* expert_counts;  // expert-major: [n_members, most_experts]
+  Marks* marks;            // [columns(), units]
+  uint32_t* totals;        // [columns()] rows that go there
+  uint64_t* bases;         // [n_members] arrival of the member that its first row becomes
+  uint64_t* expert_bases;  // expert-major: [n_members, most_experts] the same for rows of blocks
 };
 
-// The block of one of this PE's experts.
-struct ExpertRows {
-  uint64_t first;
-  uint64_t rows;
-  uint64_t padded;  // the rows and what fills the block
+// What this PE gets by the last dispatch.
+struct Summary {
+  uint64_t round;     // of that dispatch: they are counted in these buffers, from 1
+  uint64_t combined;  // the last round that was combined
+  uint64_t ticket;    // DispatchCall::ticket
+  uint64_t arrivals;  // tokens
+  uint64_t rows;      // contiguous: arrivals; expert-major: of all blocks
+  Refusal refusal;    // the first that this PE learnt of
+};
+
+// The same as arrays: one behind the other, so that they are read at once.
+struct Outcome {
+  Summary* summary;
+  int64_t* received;       // [n_pes] arrivals from each source
+  int64_t* expert_counts;  // expert-major: [most_experts] rows of this PE's experts, without ...
+  int64_t* padded_counts;  // ... and with what fills their blocks
+  uint64_t words;          // of all of it, of 8 bytes each
 };
 
 // Everything that lasts as long as the buffers. Streams and what follows are private to this PE and
@@ -156,26 +193,58 @@ struct Exchange {
   Shape shape;
   Node node;
   Buffers buffers;
+  const Home* homes;       // [experts]
   Stream* streams;         // [1 + n_sources]; the first is this PE's own
-  int64_t* node_ordinals;  // [max_tokens, n_nodes] place among my rows for that remote node, or -1
-  uint64_t* node_rows;     // [n_nodes]
-  int64_t* received;       // [n_pes] arrivals from each source
-  ExpertRows* experts;     // expert-major: this PE's
-  Refusal* refusal;        // the first that this PE learnt of
+  int32_t* ids;            // [max_tokens, topk] of this PE's own rows
+  uint32_t units;          // of kMarked rows, for max_tokens
+  uint64_t* member_rows;   // [n_members] that each gets
+  uint64_t* block_starts;  // expert-major: [n_members, most_experts] first row of every block
+  Outcome outcome;
+  Summary* summary;  // the outcome's
+  Summary* copy;     // of the outcome, for a host that waits for it; null: it reads the outcome
+  arch::GridWords* grid;
 };
+
+// The first row of the block of one of this PE's experts.
+RSH_DEVICE uint64_t block_start(const Exchange& x, int32_t expert) {
+  return x
+      .block_starts[static_cast<uint64_t>(x.node.me) * static_cast<uint64_t>(x.shape.most_experts) +
+                    static_cast<uint64_t>(expert)];
+}
+
+// Columns of a stream, in this order: members, nodes where there are several, experts of members.
+RSH_DEVICE uint32_t node_column(const Exchange& x, int32_t node) {
+  return static_cast<uint32_t>(x.node.n_members + node);
+}
+RSH_DEVICE uint32_t expert_column(const Exchange& x, int32_t member, int32_t local) {
+  const int32_t nodes = x.node.n_nodes > 1 ? x.node.n_nodes : 0;
+  return static_cast<uint32_t>(x.node.n_members + nodes + member * x.shape.most_experts + local);
+}
+RSH_DEVICE uint32_t columns(const Exchange& x) {
+  if (by_slot(x.shape)) return 0;  // a row's number is its place among all
+  return expert_column(x, by_expert(x.shape) ? x.node.n_members : 0, 0);
+}
+
+// Columns that members tell each other: members, experts of members; by slot one: all rows.
+RSH_DEVICE uint32_t counted_columns(const Exchange& x) {
+  if (by_slot(x.shape)) return 1;
+  const int32_t most = by_expert(x.shape) ? x.shape.most_experts : 0;
+  return static_cast<uint32_t>(x.node.n_members * (1 + most));
+}
+RSH_DEVICE Count* count_of(const Exchange& x, int32_t source, uint32_t column) {
+  return x.buffers.counts + uint64_t{static_cast<uint32_t>(source)} * counted_columns(x) + column;
+}
+
+RSH_DEVICE uint64_t last_round(const Exchange& x) {
+  return arch::load_relaxed(&x.summary->round);
+}
 
 // Grows with the round and, within a round, with the rows; never repeats.
 RSH_DEVICE uint64_t progress(const Shape& shape, uint64_t round, uint64_t rows) {
   return round * (shape.max_tokens + 1) + rows;
 }
 
-// The end of a phase: all blocks come, also after a failure, and all learn of another's failure.
-RSH_DEVICE bool next_phase(const DeviceContext* ctx, bool ok) {
-  arch::sync_grid(nullptr);
-  return ok && !stopped(ctx);
-}
-
-// Items that one thread must handle from start to end, because it alone may signal for them.
+// Items that one block must handle from start to end, because it alone may signal for them.
 RSH_DEVICE bool is_mine(int32_t item) {
   return static_cast<uint32_t>(item) % arch::blocks() == arch::block();
 }

@@ -3,56 +3,59 @@
 // token. Combine has two halves; between them NICs carry those parts.
 #pragma once
 
+#include "kernels/ep/agree.hpp"
 #include "kernels/ep/expert_major.hpp"
 #include "kernels/ep/remote.hpp"
 
 namespace railshmem::device::ep {
 
-struct CombineCall {
-  uint64_t round;           // of the dispatch whose rows come back
-  uint64_t arrivals;        // that this PE received
-  const char* expert_rows;  // contiguous layout: null where they lie in the buffers already
-};
+// The results that the members of this node have for a row of the stream, in order of their local
+// index, for up to kListed members from the `from`-th on.
+template <class T>
+RSH_DEVICE WarpList member_results(const DeviceContext* ctx, const Exchange& x,
+                                   const Stream& stream, uint64_t row, int32_t from) {
+  const T* const results = reinterpret_cast<const T*>(x.buffers.results);
+  const auto left = static_cast<uint32_t>(x.node.n_members - from);
+  return {left < arch::kListed ? left : arch::kListed, [&](uint32_t i) {
+            const int32_t member = from + static_cast<int32_t>(i);
+            const int64_t arrival = arrival_of(x, stream, row, member);
+            if (arrival < 0) return arch::kNotListed;
+            const T* const mine = results + static_cast<uint64_t>(arrival) * x.shape.hidden;
+            return listed(in_peer(ctx, mine, x.node.members[member]));
+          }};
+}
 
-// Adds what the members of this node have for a row of the stream, in order of their local index.
+// Adds what the members of this node have for a row. `first` are the first of them, so that they
+// are found once for a row.
 template <class T>
 RSH_DEVICE void add_members(const DeviceContext* ctx, const Exchange& x, const Stream& stream,
-                            uint64_t row, Tile tile, float* sum) {
-  const T* const results = reinterpret_cast<const T*>(x.buffers.results);
-  for (int32_t member = 0; member < x.node.n_members; ++member) {
-    const int64_t arrival = arrival_of(x, stream, row, member);
-    if (arrival < 0) continue;
-    const T* const mine = results + static_cast<uint64_t>(arrival) * x.shape.hidden + tile.first;
-    add_row(sum, in_peer(ctx, mine, x.node.members[member]), tile.size);
+                            uint64_t row, const WarpList& first, Sums<T>& sums) {
+  WarpList results = first;
+  for (int32_t from = arch::kListed;; from += arch::kListed) {
+    add_rows<T>(sums, results);
+    if (from >= x.node.n_members) return;
+    results = member_results<T>(ctx, x, stream, row, from);
   }
 }
 
 // Waits until every forwarder has passed on the dispatch; a remote PE that had no room for its rows
-// is known then, in x.refusal. One thread calls it.
-RSH_DEVICE bool learn_refusals(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
+// is known then, in the summary, and stops this PE where nobody asks (`unasked`). One thread calls
+// it.
+RSH_DEVICE bool learn_refusals(const DeviceContext* ctx, const Exchange& x, bool unasked) {
+  Summary& summary = *x.summary;
   for (int32_t node = 0; node < x.node.n_nodes; ++node) {
     const int32_t peer = x.node.gateways[node].pe;
     if (peer < 0) continue;
     const FromPeer& from = x.buffers.from[peer];
-    if (!wait_for_sequence(ctx, &from.freed, round, Waiting::ep_staging, peer)) return false;
-    if (from.refusal.pe >= 0 && x.refusal->pe < 0) *x.refusal = from.refusal;
+    if (!wait_for_sequence(ctx, &from.freed, summary.round, Waiting::ep_staging, peer))
+      return false;
+    if (from.refusal.pe >= 0 && summary.refusal.pe < 0) summary.refusal = from.refusal;
   }
-  return true;
-}
-
-RSH_DEVICE void copy_results(const Exchange& x, const CombineCall& call) {
-  const uint64_t bytes = x.shape.result_bytes;
-  for (uint64_t row = arch::block(); row < call.arrivals; row += arch::blocks())
-    arch::copy<kBlock>(x.buffers.results + row * bytes, call.expert_rows + row * bytes, bytes);
+  return !unasked || stop_if_refused(ctx, x);
 }
 
 RSH_DEVICE bool wait_for_results(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
-  for (int32_t member = 0; member < x.node.n_members; ++member) {
-    const int32_t peer = x.node.members[member];
-    if (!wait_for_sequence(ctx, &x.buffers.from[peer].results, round, Waiting::ep_results, peer))
-      return false;
-  }
-  return true;
+  return wait_for_members(ctx, x, round, Waiting::ep_results, &FromPeer::results);
 }
 
 // What a node owes a remote source for its rows: fp32 sums, or, where the node has one PE, that
@@ -69,27 +72,33 @@ RSH_DEVICE char* partials_of(const Exchange& x, int32_t node, int32_t n_members,
   return reinterpret_cast<char*>(area) + first * partial_bytes<T>(x.shape, n_members);
 }
 
-// This node's part of rows of a remote source, somewhere in the heap.
+// Of a stream, in a node of one PE.
+RSH_DEVICE uint64_t first_arrival(const Exchange& x, const Stream& stream) {
+  return by_slot(x.shape) ? static_cast<uint64_t>(stream.pe) * x.shape.max_tokens : stream.bases[0];
+}
+
+// This node's part of rows of a remote source, somewhere in the heap. A block calls it.
 template <class T>
 RSH_DEVICE char* make_partials(const DeviceContext* ctx, const Exchange& x, int32_t slot,
                                uint64_t first, uint64_t last) {
   const Shape& shape = x.shape;
   const Stream& stream = x.streams[slot + 1];
   if (x.node.n_members == 1)  // all of the source's rows came here, in this order
-    return x.buffers.results + (stream.bases[0] + first) * shape.result_bytes;
+    return x.buffers.results + first_arrival(x, stream) * shape.result_bytes +
+           first * shape.result_bytes;
   float* const out =
       x.buffers.partials_out + static_cast<uint64_t>(slot) * shape.max_tokens * shape.hidden;
-  for (uint64_t row = first; row < last; ++row)
-    for (uint64_t at = 0; at < shape.hidden; at += kTile) {
-      const Tile tile = tile_at(shape, at);
-      float* const sum = out + row * shape.hidden + at;
-      memset(sum, 0, tile.size * sizeof(float));
-      add_members<T>(ctx, x, stream, row, tile, sum);
-    }
+  parts_of_sums<T>(last - first, shape.hidden, arch::warp_of_block()).each([&](const Part& part) {
+    const uint64_t row = first + part.row;
+    const WarpList members = member_results<T>(ctx, x, stream, row, 0);
+    sum_part<T>(out + row * shape.hidden, part,
+                [&](Sums<T>& sums) { add_members<T>(ctx, x, stream, row, members, sums); });
+    return true;
+  });
   return reinterpret_cast<char*>(out + first * shape.hidden);
 }
 
-// Sends this node's part of the rows of a remote source there, chunk by chunk.
+// Sends this node's part of the rows of a remote source there, chunk by chunk. A block calls it.
 template <class T>
 RSH_DEVICE bool send_partials(const DeviceContext* ctx, const Exchange& x, uint64_t round,
                               int32_t slot) {
@@ -102,23 +111,24 @@ RSH_DEVICE bool send_partials(const DeviceContext* ctx, const Exchange& x, uint6
     const char* const out = make_partials<T>(ctx, x, slot, first, last);
     const Signal signal =
         set_signal(&x.buffers.from[ctx->pe].partials, progress(shape, round, last));
-    if (!put_signal<Transport::proxy, kBlock>(
+    if (!arch::all<kBlock>(put_signal<Transport::proxy, kBlock>(
             ctx, partials_of<T>(x, x.node.index, n_members, first), out,
-            (last - first) * partial_bytes<T>(shape, n_members), signal, stream.pe))
+            (last - first) * partial_bytes<T>(shape, n_members), signal, stream.pe)))
       return false;
   }
   return true;
 }
 
+// A warp calls it.
 RSH_DEVICE bool wait_for_partials(const DeviceContext* ctx, const Exchange& x, uint64_t round,
                                   uint64_t row) {
   for (int32_t node = 0; node < x.node.n_nodes; ++node) {
-    const int64_t ordinal = node_ordinal(x, row, node);
-    if (ordinal < 0) continue;
+    const int64_t number = node_ordinal(x, x.streams[0], row, node);
+    if (number < 0) continue;
     const int32_t peer = x.node.gateways[node].pe;
-    if (!wait_for_sequence(ctx, &x.buffers.from[peer].partials,
-                           progress(x.shape, round, static_cast<uint64_t>(ordinal) + 1),
-                           Waiting::ep_partials, peer))
+    if (!arch::all<kWarp>(wait_for(ctx, &x.buffers.from[peer].partials,
+                                   progress(x.shape, round, static_cast<uint64_t>(number) + 1),
+                                   Waiting::ep_partials, peer)))
       return false;
   }
   return true;
@@ -126,21 +136,21 @@ RSH_DEVICE bool wait_for_partials(const DeviceContext* ctx, const Exchange& x, u
 
 // Adds the parts of all nodes in ascending order.
 template <class T>
-RSH_DEVICE void add_nodes(const DeviceContext* ctx, const Exchange& x, uint64_t row, Tile tile,
-                          float* sum) {
+RSH_DEVICE void add_nodes(const DeviceContext* ctx, const Exchange& x, uint64_t row,
+                          const WarpList& members, Sums<T>& sums) {
   for (int32_t node = 0; node < x.node.n_nodes; ++node) {
     if (node == x.node.index) {
-      add_members<T>(ctx, x, x.streams[0], row, tile, sum);
+      add_members<T>(ctx, x, x.streams[0], row, members, sums);
       continue;
     }
-    const int64_t ordinal = node_ordinal(x, row, node);
-    if (ordinal < 0) continue;
+    const int64_t number = node_ordinal(x, x.streams[0], row, node);
+    if (number < 0) continue;
     const int32_t n_members = x.node.gateways[node].n_members;
-    const char* const part = partials_of<T>(x, node, n_members, static_cast<uint64_t>(ordinal));
+    const char* const part = partials_of<T>(x, node, n_members, static_cast<uint64_t>(number));
     if (n_members > 1)
-      add_row(sum, reinterpret_cast<const float*>(part) + tile.first, tile.size);
+      sums.add(sums.take(reinterpret_cast<const float*>(part)));
     else
-      add_row(sum, reinterpret_cast<const T*>(part) + tile.first, tile.size);
+      sums.add(sums.take(reinterpret_cast<const T*>(part)));
   }
 }
 
@@ -148,55 +158,80 @@ RSH_DEVICE void add_nodes(const DeviceContext* ctx, const Exchange& x, uint64_t 
 template <bool kRemote, class T>
 RSH_DEVICE bool sum_own(const DeviceContext* ctx, const Exchange& x, uint64_t round, T* out) {
   const TraceSpan span(ctx->trace, Moment::ep_sums, 0, -1, -1, 0, round);
-  const Stream& own = x.streams[0];
-  for (uint64_t row = arch::block(); row < own.rows; row += arch::blocks()) {
+  const Stream own = x.streams[0];
+  const Parts parts = parts_of_sums<T>(own.rows, x.shape.hidden, arch::warp_of_grid());
+  return parts.each([&](const Part& part) {
     if constexpr (kRemote)
-      if (!wait_for_partials(ctx, x, round, row)) return false;
-    for (uint64_t at = 0; at < x.shape.hidden; at += kTile) {
-      const Tile tile = tile_at(x.shape, at);
-      float sum[kTile] = {};
+      if (!wait_for_partials(ctx, x, round, part.row)) return false;
+    const WarpList members = member_results<T>(ctx, x, own, part.row, 0);
+    sum_part<T>(out + part.row * x.shape.hidden, part, [&](Sums<T>& sums) {
       if constexpr (kRemote)
-        add_nodes<T>(ctx, x, row, tile, sum);
+        add_nodes<T>(ctx, x, part.row, members, sums);
       else
-        add_members<T>(ctx, x, own, row, tile, sum);
-      store_row(out + row * x.shape.hidden + at, sum, tile.size);
-    }
-  }
-  return true;
+        add_members<T>(ctx, x, own, part.row, members, sums);
+    });
+    return true;
+  });
 }
 
-// Collective, the first half, after a dispatch that no PE refused: when it returns true, this PE's
-// results may be read, the parts of other nodes are on their way, and call.expert_rows may change.
-// T: type of the results.
+// This PE's results may be read, the parts of other nodes are on their way, and expert_rows may
+// change. Null expert_rows, in the contiguous layout: they lie in the buffers already.
 template <bool kRemote, class T>
-RSH_DEVICE bool combine_send(const DeviceContext* ctx, const Exchange& x, const CombineCall& call) {
-  const TraceSpan span(ctx->trace, Moment::ep_combine, 0, -1, -1, 0, call.round);
-  if (by_expert(x.shape))
-    reduce_pairs<T>(x, call.expert_rows, call.arrivals);
-  else if (call.expert_rows != nullptr)
-    copy_results(x, call);
-  bool ok = next_phase(ctx, true);
-  if (arch::block() == 0 && ok)
-    signal_members(ctx, x.node, &x.buffers.from[ctx->pe].results, call.round);
-  if constexpr (kRemote) {
-    ok = ok && wait_for_results(ctx, x, call.round);
-    for (int32_t slot = 0; slot < x.node.n_sources && ok; ++slot)
-      if (is_mine(slot)) ok = send_partials<T>(ctx, x, call.round, slot);
-  }
-  return next_phase(ctx, ok);
-}
-
-// Collective, the second half: when it returns true, `out` [tokens] holds the sums.
-template <bool kRemote, class T>
-RSH_DEVICE bool combine_recv(const DeviceContext* ctx, const Exchange& x, uint64_t round,
-                             char* out) {
+RSH_DEVICE bool offer_results(const DeviceContext* ctx, const Exchange& x,
+                              const char* expert_rows) {
+  const uint64_t round = last_round(x);
   const TraceSpan span(ctx->trace, Moment::ep_combine, 0, -1, -1, 0, round);
-  bool ok =
-      wait_for_results(ctx, x, round) && sum_own<kRemote>(ctx, x, round, reinterpret_cast<T*>(out));
-  ok = next_phase(ctx, ok);
+  arch::Arrival chosen{arch::block() == 0, true};
+  if (expert_rows != nullptr) {
+    if (by_expert(x.shape))
+      reduce_pairs<T>(x, expert_rows);
+    else
+      copy_all(x.buffers.results, expert_rows, x.summary->arrivals * x.shape.result_bytes);
+    chosen = arch::arrive_at_grid(x.grid, true);
+  }
+  bool ok = chosen.ok;
+  if (chosen.last && ok) signal_members(ctx, x.node, &x.buffers.from[ctx->pe].results, round);
+  if constexpr (kRemote) {
+    ok = ok && wait_for_results(ctx, x, round);
+    for (int32_t slot = 0; slot < x.node.n_sources && ok; ++slot)
+      if (is_mine(slot)) ok = send_partials<T>(ctx, x, round, slot);
+    ok = arch::sync_grid(x.grid, ok);
+  }
+  return ok;
+}
+
+template <bool kRemote, class T>
+RSH_DEVICE bool sum_results(const DeviceContext* ctx, const Exchange& x, char* out) {
+  const uint64_t round = last_round(x);
+  const TraceSpan span(ctx->trace, Moment::ep_combine, 0, -1, -1, 0, round);
+  bool ok = wait_for_results(ctx, x, round);
+  if (ok && arch::block() == 0 && arch::leader<kBlock>())
+    arch::store_relaxed(&x.summary->combined, round);
+  ok = ok && sum_own<kRemote>(ctx, x, round, reinterpret_cast<T*>(out));
   if constexpr (kRemote)
-    if (arch::block() == 0 && ok) ok = quiet_remote(ctx, x.node);
-  return next_phase(ctx, ok);
+    if (arch::block() == 0) ok = ok && quiet_remote(ctx, x.node);
+  return ok;
+}
+
+// ---- what is launched, after a dispatch that no PE refused. T: type of the results.
+// --------------
+
+// Collective: when it has ended well, this PE's results may be read, and expert_rows may change.
+template <bool kRemote, class T>
+RSH_DEVICE void combine_send(const DeviceContext* ctx, const Exchange& x, const char* expert_rows) {
+  offer_results<kRemote, T>(ctx, x, expert_rows);
+}
+
+// Collective: when it has ended well, `out` [tokens] holds the sums.
+template <bool kRemote, class T>
+RSH_DEVICE void combine_recv(const DeviceContext* ctx, const Exchange& x, char* out) {
+  sum_results<kRemote, T>(ctx, x, out);
+}
+
+template <bool kRemote, class T>
+RSH_DEVICE void combine(const DeviceContext* ctx, const Exchange& x, const char* expert_rows,
+                        char* out) {
+  if (offer_results<kRemote, T>(ctx, x, expert_rows)) sum_results<kRemote, T>(ctx, x, out);
 }
 
 }  // namespace railshmem::device::ep

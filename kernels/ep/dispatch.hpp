@@ -2,18 +2,22 @@
 // two halves; between them NICs carry what goes to other nodes.
 #pragma once
 
-#include "kernels/ep/expert_major.hpp"
-#include "kernels/ep/grant.hpp"
+#include "kernels/ep/agree.hpp"
+#include "kernels/ep/place.hpp"
 #include "kernels/ep/remote.hpp"
 
 namespace railshmem::device::ep {
 
 struct DispatchCall {
-  uint64_t round;     // of the ExpertParallel object; grows
-  uint64_t previous;  // the last round in these buffers
-  uint64_t room;      // rows that this PE takes
-  bool in_heap;       // the tokens lie in the symmetric heap
-  bool again;         // the routing of the previous round
+  const char* tokens;    // [rows] of token_bytes
+  const float* weights;  // [rows, topk]
+  const float* scales;   // [rows, scales]
+  Ids ids;
+  uint64_t rows;
+  uint64_t room;    // rows that this PE takes
+  uint64_t ticket;  // which the host waits for in the summary; 0: it waits for nothing
+  bool in_heap;     // the tokens lie in the symmetric heap
+  bool again;       // by the routing of the previous round: without ids and weights
 };
 
 // The caller's arrays for what was received; null: it is left in the buffers.
@@ -25,180 +29,215 @@ struct Delivery {
 };
 
 struct ReceiveCall {
-  uint64_t round;
-  uint64_t rows;
-  uint64_t arrivals;
   Delivery to;
   bool again;
 };
 
-// Writes the weights and the member's own ids of an arrival.
-RSH_DEVICE void place_routing(const DeviceContext* ctx, const Exchange& x, const Stream& stream,
-                              uint64_t row, int32_t pe, uint64_t arrival) {
-  const Shape& shape = x.shape;
-  arch::copy<kBlock>(in_peer(ctx, x.buffers.weights + arrival * shape.topk, pe),
-                     stream.weights + row * shape.topk, shape.topk * sizeof(float));
-  const int32_t* const ids = stream.ids + row * shape.topk;
-  int64_t* const indices = in_peer(ctx, x.buffers.indices + arrival * shape.topk, pe);
-  const int32_t first = first_expert(shape, pe), last = first_expert(shape, pe + 1);
-  for (uint64_t k = arch::rank<kBlock>(); k < shape.topk; k += arch::size<kBlock>())
-    indices[k] = ids[k] >= first && ids[k] < last ? ids[k] - first : -1;
+// This PE's own rows as the call gives them.
+RSH_DEVICE Stream own_rows(const Exchange& x, const DispatchCall& call) {
+  Stream own = x.streams[0];
+  own.rows = call.rows;
+  own.tokens = call.tokens;
+  own.ids = by_slot(x.shape) && !call.again ? call.ids : Ids{x.ids, false};
+  own.weights = call.weights;
+  own.scales = call.scales;
+  return own;
 }
 
-// Writes one row and what belongs to it into a member's buffers. Where the routing is not new, it
-// is there already.
-RSH_DEVICE void place_row(const DeviceContext* ctx, const Exchange& x, const Stream& stream,
-                          uint64_t row, int32_t member, uint64_t arrival, bool again) {
-  const Shape& shape = x.shape;
-  const int32_t pe = x.node.members[member];
-  uint64_t place = arrival;
-  if (by_expert(shape))
-    place = place_pairs(ctx, x, stream, row, member, arrival, again);
-  else if (!again)
-    place_routing(ctx, x, stream, row, pe, arrival);
-  arch::copy<kBlock>(in_peer(ctx, x.buffers.tokens + place * shape.token_bytes, pe),
-                     stream.tokens + row * shape.token_bytes, shape.token_bytes);
-  if (shape.scales > 0)
-    arch::copy<kBlock>(in_peer(ctx, x.buffers.scales + place * shape.scales, pe),
-                       stream.scales + row * shape.scales, shape.scales * sizeof(float));
-}
-
-// Places the rows of a stream as they come; a forwarded one comes from another node.
-RSH_DEVICE bool place_stream(const DeviceContext* ctx, const Exchange& x, uint64_t round,
-                             const Stream& stream, bool forwarded, bool again) {
-  const TraceSpan span(ctx->trace, Moment::ep_place, 0, -1, -1, 0, round);
-  for (uint64_t row = arch::block(); row < stream.rows; row += arch::blocks()) {
-    if (forwarded &&
-        !wait_for_sequence(ctx, &x.buffers.from[stream.pe].rows, progress(x.shape, round, row + 1),
-                           Waiting::ep_rows, stream.pe))
-      return false;
-    for (int32_t member = 0; member < x.node.n_members; ++member) {
-      const int64_t arrival = arrival_of(x, stream, row, member);
-      if (arrival >= 0)
-        place_row(ctx, x, stream, row, member, static_cast<uint64_t>(arrival), again);
-    }
-  }
-  return true;
-}
-
-// Tells the sources of other nodes that their staging is free.
+// Tells the sources of other nodes that their staging is free. A block calls it.
 RSH_DEVICE bool free_staging(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
   FromPeer* const mine = x.buffers.from + ctx->pe;
-  *x.buffers.refusal_out = *x.refusal;
-  for (int32_t slot = 0; slot < x.node.n_sources; ++slot)
-    if (!put_signal<Transport::proxy, kBlock>(ctx, &mine->refusal, x.buffers.refusal_out,
+  if (arch::leader<kBlock>()) *x.buffers.refusal_out = x.summary->refusal;
+  bool ok = true;
+  RSH_ROLLED
+  for (int32_t slot = 0; slot < x.node.n_sources && ok; ++slot)
+    ok = put_signal<Transport::proxy, kBlock>(ctx, &mine->refusal, x.buffers.refusal_out,
                                               sizeof(Refusal), set_signal(&mine->freed, round),
-                                              x.node.sources[slot]))
-      return false;
-  return true;
+                                              x.node.sources[slot]);
+  return arch::all<kBlock>(ok);
 }
 
 RSH_DEVICE bool wait_for_arrivals(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
   const TraceSpan span(ctx->trace, Moment::ep_arrivals, 0, -1, -1, 0, round);
-  for (int32_t member = 0; member < x.node.n_members; ++member) {
-    const int32_t peer = x.node.members[member];
-    if (!wait_for_sequence(ctx, &x.buffers.from[peer].arrived, round, Waiting::ep_rows, peer))
-      return false;
-  }
-  return true;
+  return wait_for_members(ctx, x, round, Waiting::ep_rows, &FromPeer::arrived);
 }
 
 // Headers and rows leave for the other nodes; those of other nodes are announced in this one.
-RSH_DEVICE bool exchange_headers(const DeviceContext* ctx, const Exchange& x,
-                                 const DispatchCall& call) {
-  const TraceSpan span(ctx->trace, Moment::ep_headers, 0, -1, -1, 0, call.round);
+RSH_DEVICE bool exchange_headers(const DeviceContext* ctx, const Exchange& x, const Stream& own,
+                                 uint64_t round, const DispatchCall& call) {
+  const TraceSpan span(ctx->trace, Moment::ep_headers, 0, -1, -1, 0, round);
   bool ok = true;
+  RSH_ROLLED
   for (int32_t node = 0; node < x.node.n_nodes && ok; ++node)
     if (x.node.gateways[node].pe >= 0 && is_mine(node))
-      ok = send_header(ctx, x, call.round, call.previous, node, call.again);
-  ok = send_rows(ctx, x, call.round, call.in_heap, ok);
+      ok = send_header(ctx, x, own, round, node, call.again);
+  ok = send_rows(ctx, x, own, round, call.in_heap, ok);
+  RSH_ROLLED
   for (int32_t slot = 0; slot < x.node.n_sources && ok; ++slot)
-    if (is_mine(slot)) ok = receive_header(ctx, x, call.round, slot, call.again);
+    if (is_mine(slot)) ok = receive_header(ctx, x, round, slot, call.again);
   return ok;
 }
 
-// Learns where this PE's rows and those it forwards go. One thread calls each step; all blocks meet
-// between them.
+// Learns where this PE's rows and those it forwards go. All blocks mark rows, the last of them to
+// end tells the members and derives the places, and all meet.
 template <bool kRemote>
-RSH_DEVICE bool agree_on_places(const DeviceContext* ctx, const Exchange& x,
-                                const DispatchCall& call) {
-  const bool first_block = arch::block() == 0;
-  bool ok = true;
-  if (first_block && call.again)
-    signal_members(ctx, x.node, &x.buffers.from[ctx->pe].ready, call.round);
-  if (first_block && !call.again) {
-    const Stream& own = x.streams[0];
-    announce(ctx, x, call.round, own);
-    if constexpr (kRemote)
-      number_rows(x.shape, own.ids, own.rows, x.node.node_of, x.node.n_nodes, x.node_ordinals,
-                  x.node_rows);
-  }
-  ok = next_phase(ctx, ok);
-  if constexpr (kRemote) ok = exchange_headers(ctx, x, call) && ok;
-  if (first_block && call.again) ok = ok && wait_until_ready(ctx, x, call.round);
-  if (first_block && !call.again) ok = ok && consent(ctx, x, call.round, call.room);
-  ok = next_phase(ctx, ok);  // every stream is announced
-  if (first_block && !call.again) ok = ok && collect_grants(ctx, x, call.round);
-  return next_phase(ctx, ok);
-}
-
-// Collective, the first half: when it returns true, this PE's own rows are in the members' buffers
-// and on their way to other nodes, and x.received and x.experts say what this PE gets, unless
-// x.refusal names a PE of this node. kRemote: the job has several nodes.
-template <bool kRemote>
-RSH_DEVICE bool dispatch_send(const DeviceContext* ctx, const Exchange& x,
-                              const DispatchCall& call) {
-  const TraceSpan span(ctx->trace, Moment::ep_dispatch, 0, -1, -1, 0, call.round);
-  bool ok = agree_on_places<kRemote>(ctx, x, call);
-  ok = ok && place_stream(ctx, x, call.round, x.streams[0], false, call.again);
-  ok = next_phase(ctx, ok);  // every row is placed
-  if constexpr (!kRemote)
-    if (ok && arch::block() == 0)
-      signal_members(ctx, x.node, &x.buffers.from[ctx->pe].arrived, call.round);
-  return ok;
-}
-
-template <class T>
-RSH_DEVICE void deliver(T* to, const T* from, uint64_t count, uint64_t rows) {
-  if (to == nullptr) return;
-  for (uint64_t row = arch::block(); row < rows; row += arch::blocks())
-    arch::copy<kBlock>(to + row * count, from + row * count, count * sizeof(T));
-}
-
-// Collective, the second half: forwards what other nodes sent; when it returns true, the buffers
-// and the caller's arrays hold what this PE got, and what it sent may change.
-template <bool kRemote>
-RSH_DEVICE bool dispatch_recv(const DeviceContext* ctx, const Exchange& x,
-                              const ReceiveCall& call) {
-  const TraceSpan span(ctx->trace, Moment::ep_dispatch, 0, -1, -1, 0, call.round);
-  const bool first_block = arch::block() == 0;
-  bool ok = true;
+RSH_DEVICE bool agree_on_places(const DeviceContext* ctx, const Exchange& x, const Stream& own,
+                                uint64_t round, const DispatchCall& call) {
+  arch::Arrival chosen{arch::block() == 0, true};
+  if (arch::block() == 0) announce_room(ctx, x, round, call.room);
+  if (!call.again) chosen = arch::arrive_at_grid(x.grid, mark_own_rows(ctx, x, own, call.ids));
+  bool ok = chosen.ok;
+  if (chosen.last && ok && !call.again) announce(ctx, x, round, own);
   if constexpr (kRemote) {
+    ok = arch::sync_grid(x.grid, ok);
+    ok = ok && exchange_headers(ctx, x, own, round, call);
+  }
+  if (chosen.last && ok)
+    ok = call.again ? wait_until_ready(ctx, x, round) : agree(ctx, x, round, call.ticket);
+  return arch::sync_grid(x.grid, ok);
+}
+
+// By slot places are known. Members agree to be written to: by their results of the round before,
+// which this PE had in its combine, and where it had none, by saying so.
+template <bool kRemote>
+RSH_DEVICE bool enter_by_slot(const DeviceContext* ctx, const Exchange& x, const Stream& own,
+                              uint64_t round, const DispatchCall& call) {
+  const bool agreed = arch::load_relaxed(&x.summary->combined) + 1 == round;
+  if (arch::block() == 0) {
+    if (!agreed) announce_room(ctx, x, round, call.room);
+    if (!call.again) announce(ctx, x, round, own);
+  }
+  bool ok = call.again || check_own_ids(ctx, x, own.rows, call.ids);
+  ok = ok && (agreed || wait_until_ready(ctx, x, round));
+  if constexpr (kRemote) {
+    ok = arch::sync_grid(x.grid, ok);
+    ok = ok && exchange_headers(ctx, x, own, round, call);
+    ok = arch::sync_grid(x.grid, ok);
+  }
+  return ok;
+}
+
+// This PE's own rows go to the members' buffers and on their way to other nodes.
+template <bool kRemote>
+RSH_DEVICE bool send_half(const DeviceContext* ctx, const Exchange& x, uint64_t round,
+                          const DispatchCall& call) {
+  const TraceSpan span(ctx->trace, Moment::ep_dispatch, 0, -1, -1, 0, round);
+  const Stream own = own_rows(x, call);
+  bool ok = by_slot(x.shape) ? enter_by_slot<kRemote>(ctx, x, own, round, call)
+                             : agree_on_places<kRemote>(ctx, x, own, round, call);
+  ok = ok && place_rows(ctx, x, {own, round, false, call.again});
+  arch::Arrival all{arch::block() == 0, ok};
+  if constexpr (!kRemote) all = arch::arrive_at_grid(x.grid, ok);  // every row is placed
+  if (!all.last || !all.ok) return all.ok;
+  // Here all blocks have read the number of the round before, and nobody the rows of this one.
+  if (arch::leader<kBlock>()) {
+    x.streams[0].rows = own.rows;
+    arch::store_relaxed(&x.summary->round, round);
+  }
+  if constexpr (!kRemote) signal_members(ctx, x.node, &x.buffers.from[ctx->pe].arrived, round);
+  return true;
+}
+
+RSH_DEVICE void deliver(void* to, const void* from, uint64_t bytes) {
+  if (to != nullptr) copy_all(static_cast<char*>(to), static_cast<const char*>(from), bytes);
+}
+RSH_DEVICE bool delivers(const Delivery& to) {
+  return to.tokens != nullptr || to.weights != nullptr || to.indices != nullptr ||
+         to.scales != nullptr;
+}
+
+// By slot: learns how many rows each source has, and marks the places of those it has not.
+RSH_DEVICE bool receive_by_slot(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
+  const Shape& shape = x.shape;
+  const bool ok = wait_for_all<kBlock>(
+      ctx, static_cast<uint32_t>(shape.n_pes), round, Waiting::ep_counts,
+      [&](uint32_t i) { return &count_of(x, static_cast<int32_t>(i), 0)->sequence; },
+      [&](uint32_t i) { return x.node.writers[i]; });
+  if (!ok) return false;
+  const arch::Place warp = arch::warp_of_grid();
+  const uint64_t slots = static_cast<uint64_t>(shape.n_pes) * shape.max_tokens;
+  RSH_ROLLED
+  for (int32_t source = 0; source < shape.n_pes; ++source) {
+    const uint64_t rows = arch::load_relaxed(&count_of(x, source, 0)->rows);
+    int64_t* const indices =
+        x.buffers.indices + static_cast<uint64_t>(source) * shape.max_tokens * shape.topk;
+    RSH_ROLLED
+    for (uint64_t row = rows + warp.index; row < shape.max_tokens; row += warp.count)
+      leave_empty(x, indices + row * shape.topk);
+    if (warp.index == 0 && arch::leader<kWarp>())
+      x.outcome.received[source] = static_cast<int64_t>(rows);
+  }
+  if (warp.index == 0 && arch::leader<kWarp>()) x.summary->arrivals = x.summary->rows = slots;
+  return true;
+}
+
+// Rows of other nodes are forwarded, and those of this PE arrive. All blocks come, also where `ok`
+// says that they have failed.
+template <bool kRemote>
+RSH_DEVICE bool receive_half(const DeviceContext* ctx, const Exchange& x, uint64_t round,
+                             const ReceiveCall& call, bool ok) {
+  const TraceSpan span(ctx->trace, Moment::ep_dispatch, 0, -1, -1, 0, round);
+  arch::Arrival chosen{arch::block() == 0, ok};
+  if (by_slot(x.shape) && !call.again) ok = ok && receive_by_slot(ctx, x, round);
+  if constexpr (kRemote) {
+    RSH_ROLLED
     for (int32_t i = 1; i <= x.node.n_sources; ++i)
-      ok = ok && place_stream(ctx, x, call.round, x.streams[i], true, call.again);
-    ok = next_phase(ctx, ok);  // every forwarded row is placed
-    if (first_block && ok) {
-      signal_members(ctx, x.node, &x.buffers.from[ctx->pe].arrived, call.round);
-      ok = free_staging(ctx, x, call.round);
+      ok = ok && place_rows(ctx, x, {x.streams[i], round, true, call.again});
+    chosen = arch::arrive_at_grid(x.grid, ok);  // every forwarded row is placed
+    ok = chosen.ok;
+    if (chosen.last && ok) {
+      signal_members(ctx, x.node, &x.buffers.from[ctx->pe].arrived, round);
+      ok = free_staging(ctx, x, round);
     }
   }
-  if (first_block) ok = ok && wait_for_arrivals(ctx, x, call.round);
-  ok = next_phase(ctx, ok);
-  const bool complete = x.refusal->pe < 0;
-  if (by_expert(x.shape)) {
-    if (ok && complete) fill_blocks(ctx, x, call.arrivals);
-    ok = next_phase(ctx, ok);
-  }
-  if (ok && complete) {
-    const uint64_t columns = by_expert(x.shape) ? 1 : x.shape.topk;
-    deliver(call.to.tokens, x.buffers.tokens, x.shape.token_bytes, call.rows);
-    deliver(call.to.weights, x.buffers.weights, columns, call.rows);
-    deliver(call.to.indices, x.buffers.indices, columns, call.rows);
-    deliver(call.to.scales, x.buffers.scales, x.shape.scales, call.rows);
+  if (chosen.last) ok = ok && wait_for_arrivals(ctx, x, round);
+  if (by_expert(x.shape) || delivers(call.to)) {
+    ok = arch::sync_grid(x.grid, ok);
+    const bool complete = ok && x.summary->refusal.pe < 0;
+    if (by_expert(x.shape)) {
+      if (complete) fill_blocks(ctx, x);
+      ok = arch::sync_grid(x.grid, ok);
+    }
+    if (complete && ok) {
+      const uint64_t rows = x.summary->rows;
+      const uint64_t per_row = by_expert(x.shape) ? 1 : x.shape.topk;
+      deliver(call.to.tokens, x.buffers.tokens, rows * x.shape.token_bytes);
+      deliver(call.to.weights, x.buffers.weights, rows * per_row * sizeof(float));
+      deliver(call.to.indices, x.buffers.indices, rows * per_row * sizeof(int64_t));
+      deliver(call.to.scales, x.buffers.scales, rows * x.shape.scales * sizeof(float));
+    }
   }
   if constexpr (kRemote)
-    if (first_block) ok = ok && quiet_remote(ctx, x.node);
-  return next_phase(ctx, ok);
+    if (chosen.last) ok = ok && quiet_remote(ctx, x.node);
+  return ok;
+}
+
+// ---- what is launched: the whole call, or its halves. kRemote: the job has several nodes.
+// -------- Rounds are counted in memory, and counts stay there: what is launched can be launched
+// again.
+
+// Collective: when it has ended well, this PE's own rows are in the members' buffers and on their
+// way to other nodes, and x.summary, x.received and x.experts say what this PE gets, unless the
+// summary names a PE of this node that has no room.
+template <bool kRemote>
+RSH_DEVICE void dispatch_send(const DeviceContext* ctx, const Exchange& x,
+                              const DispatchCall& call) {
+  send_half<kRemote>(ctx, x, last_round(x) + 1, call);
+}
+
+// Collective: when it has ended well, the buffers and the caller's arrays hold what this PE got,
+// and what it sent may change.
+template <bool kRemote>
+RSH_DEVICE void dispatch_recv(const DeviceContext* ctx, const Exchange& x,
+                              const ReceiveCall& call) {
+  receive_half<kRemote>(ctx, x, last_round(x), call, true);
+}
+
+template <bool kRemote>
+RSH_DEVICE void dispatch(const DeviceContext* ctx, const Exchange& x, const DispatchCall& call,
+                         const ReceiveCall& receive) {
+  const uint64_t round = last_round(x) + 1;
+  receive_half<kRemote>(ctx, x, round, receive, send_half<kRemote>(ctx, x, round, call));
 }
 
 }  // namespace railshmem::device::ep

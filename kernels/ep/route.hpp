@@ -1,109 +1,266 @@
-// Where rows go.
+// Where rows go, and each row's number among those that go there. Rows are looked at once, by as
+// many warps as there are, and keep the order that they have.
 #pragma once
 
 #include "kernels/ep/args.hpp"
 
 namespace railshmem::device::ep {
 
-// Numbers the rows that go to each column (a PE of the node, or a node): ordinals[row, column]
-// counts up in row order, -1 where the row does not go; counts[column] says how many go. A row goes
-// once, however many of its experts are there. One thread calls it.
-RSH_DEVICE void number_rows(const Shape& shape, const int32_t* ids, uint64_t rows,
-                            const int32_t* column_of, int32_t n_columns, int64_t* ordinals,
-                            uint64_t* counts) {
-  const auto columns = static_cast<uint64_t>(n_columns);
-  for (uint64_t column = 0; column < columns; ++column) counts[column] = 0;
-  for (uint64_t i = 0; i < rows * columns; ++i) ordinals[i] = -1;
-  for (uint64_t row = 0; row < rows; ++row) {
-    int64_t* const line = ordinals + row * columns;
-    for (uint64_t k = 0; k < shape.topk; ++k) {
-      const int32_t id = ids[row * shape.topk + k];
-      if (id < 0) continue;
-      const int32_t column = column_of[owner_of(shape, id)];
-      if (column >= 0 && line[column] < 0) line[column] = static_cast<int64_t>(counts[column]++);
-    }
+RSH_DEVICE Marks& marks_at(const Exchange& x, const Stream& stream, uint32_t column, uint64_t row) {
+  return stream.marks[uint64_t{column} * x.units + row / kMarked];
+}
+
+// A row's number among the stream's rows that go to the column, or -1.
+RSH_DEVICE int64_t marked(const Exchange& x, const Stream& stream, uint32_t column, uint64_t row) {
+  const Marks marks = marks_at(x, stream, column, row);
+  const auto bit = static_cast<uint32_t>(row % kMarked);
+  if ((marks.rows >> bit & 1) == 0) return -1;
+  return static_cast<int64_t>(marks.before +
+                              arch::count_ones(marks.rows & ((uint32_t{1} << bit) - 1)));
+}
+
+// Whether one of a row's experts lives where lives(home) says.
+template <class Lives>
+RSH_DEVICE bool names(const Exchange& x, const Stream& stream, uint64_t row, const Lives& lives) {
+  constexpr uint64_t kBatch = 8;  // loads that do not wait for each other
+  const uint64_t topk = x.shape.topk;
+  bool found = false;
+  RSH_ROLLED
+  for (uint64_t first = 0; first < topk && !found; first += kBatch) {
+    int64_t ids[kBatch];
+    Home homes[kBatch];
+    RSH_UNROLL
+    for (uint64_t i = 0; i < kBatch; ++i)
+      ids[i] = first + i < topk ? id_at(stream.ids, row * topk + first + i) : -1;
+    RSH_UNROLL
+    for (uint64_t i = 0; i < kBatch; ++i)
+      if (ids[i] >= 0) homes[i] = x.homes[ids[i]];
+    RSH_UNROLL
+    for (uint64_t i = 0; i < kBatch; ++i) found = found || (ids[i] >= 0 && lives(homes[i]));
+  }
+  return found;
+}
+
+// A row's number among those that go to a member, or to a node, or -1. By slot all rows have one.
+RSH_DEVICE int64_t member_ordinal(const Exchange& x, const Stream& stream, uint64_t row,
+                                  int32_t member) {
+  if (!by_slot(x.shape)) return marked(x, stream, static_cast<uint32_t>(member), row);
+  const auto here = [&](const Home& home) { return home.member == member; };
+  return names(x, stream, row, here) ? static_cast<int64_t>(row) : -1;
+}
+RSH_DEVICE int64_t node_ordinal(const Exchange& x, const Stream& own, uint64_t row, int32_t node) {
+  if (!by_slot(x.shape)) return marked(x, own, node_column(x, node), row);
+  const auto there = [&](const Home& home) { return home.node == node; };
+  return names(x, own, row, there) ? static_cast<int64_t>(row) : -1;
+}
+RSH_DEVICE uint64_t node_rows(const Exchange& x, const Stream& own, int32_t node) {
+  return by_slot(x.shape) ? own.rows : own.totals[node_column(x, node)];
+}
+RSH_DEVICE bool leaves_node(const Exchange& x, const Stream& own, uint64_t row) {
+  RSH_ROLLED
+  for (int32_t node = 0; node < x.node.n_nodes; ++node)
+    if (node_ordinal(x, own, row, node) >= 0) return true;
+  return false;
+}
+
+RSH_DEVICE void mark(const Exchange& x, const Stream& stream, uint32_t column, uint64_t row) {
+  arch::set_bits(&marks_at(x, stream, column, row).rows, uint32_t{1} << row % kMarked);
+}
+
+// Marks the columns of one of a row's experts.
+RSH_DEVICE void mark_home(const Exchange& x, const Stream& stream, uint64_t row, const Home& home) {
+  if (home.member < 0) {
+    mark(x, stream, node_column(x, home.node), row);
+    return;
+  }
+  mark(x, stream, static_cast<uint32_t>(home.member), row);
+  if (by_expert(x.shape)) mark(x, stream, expert_column(x, home.member, home.local), row);
+}
+
+// Marks the columns of a row; take(k) is its k-th expert id. Ids and homes come in batches: loads
+// that do not wait for each other.
+template <class Take>
+RSH_DEVICE void mark_row(const Exchange& x, const Stream& stream, uint64_t row, const Take& take) {
+  constexpr uint64_t kBatch = 8;
+  const uint64_t topk = x.shape.topk;
+  RSH_ROLLED
+  for (uint64_t first = 0; first < topk; first += kBatch) {
+    int32_t ids[kBatch];
+    Home homes[kBatch];
+    RSH_UNROLL
+    for (uint64_t i = 0; i < kBatch; ++i) ids[i] = first + i < topk ? take(first + i) : -1;
+    RSH_UNROLL
+    for (uint64_t i = 0; i < kBatch; ++i)
+      if (ids[i] >= 0) homes[i] = x.homes[ids[i]];
+    RSH_UNROLL
+    for (uint64_t i = 0; i < kBatch; ++i)
+      if (ids[i] >= 0) mark_home(x, stream, row, homes[i]);
   }
 }
 
-// Expert-major: numbers the rows that go to each expert of the node, in row order. An expert that a
-// row names twice gets it once. One thread calls it.
-RSH_DEVICE void number_pairs(const Exchange& x, const Stream& stream) {
-  const Shape& shape = x.shape;
-  const auto most = static_cast<uint64_t>(shape.most_experts);
-  const uint64_t all = static_cast<uint64_t>(x.node.n_members) * most;
-  for (uint64_t expert = 0; expert < all; ++expert) stream.expert_counts[expert] = 0;
-  for (uint64_t row = 0; row < stream.rows; ++row) {
-    const int32_t* const ids = stream.ids + row * shape.topk;
-    int64_t* const ordinals = stream.pair_ordinals + row * shape.topk;
-    for (uint64_t k = 0; k < shape.topk; ++k) {
-      if (ids[k] < 0) continue;
-      const int32_t owner = owner_of(shape, ids[k]);
-      const int32_t member = x.node.member_of[owner];
-      if (member < 0) continue;
-      uint64_t before = 0;
-      while (ids[before] != ids[k]) ++before;
-      if (before < k) {
-        ordinals[k] = ordinals[before];
-        continue;
-      }
-      const auto local = static_cast<uint64_t>(ids[k] - first_expert(shape, owner));
-      uint64_t& count = stream.expert_counts[static_cast<uint64_t>(member) * most + local];
-      ordinals[k] = static_cast<int64_t>(count++);
-    }
+// Marks all columns of the stream's rows; take(row, k) is an expert id. A share of the warps' work.
+template <class Take>
+RSH_DEVICE void mark_rows(const Exchange& x, const Stream& stream, arch::Place warp,
+                          const Take& take) {
+  const uint32_t n_columns = columns(x);
+  const auto units = static_cast<uint32_t>((stream.rows + kMarked - 1) / kMarked);
+  RSH_ROLLED
+  for (uint32_t unit = warp.index; unit < units; unit += warp.count) {
+    RSH_ROLLED
+    for (uint32_t column = arch::rank<kWarp>(); column < n_columns; column += arch::size<kWarp>())
+      stream.marks[uint64_t{column} * x.units + unit] = {0, 0};
+    arch::sync<kWarp>();
+    const uint64_t first = uint64_t{unit} * kMarked;
+    const uint64_t left = stream.rows - first;
+    const uint64_t last = first + (left < kMarked ? left : kMarked);
+    RSH_ROLLED
+    for (uint64_t row = first + arch::rank<kWarp>(); row < last; row += arch::size<kWarp>())
+      mark_row(x, stream, row, [&](uint64_t k) { return take(row, k); });
   }
 }
 
-// Routes a stream inside the node and tells each member how many rows come.
+// Says what is wrong with an id, and stops this PE.
+RSH_DEVICE_CALL void refuse_id(const DeviceContext* ctx, uint64_t row, uint64_t k, int64_t id) {
+  stop_with(ctx, Stop::bad_expert,
+            {Waiting::nothing, -1, -1, 0, 0, row, k, static_cast<uint64_t>(id), 0, 0});
+}
+
+// An id of this PE's own rows. Refused, and then -1, where it does not exist.
+RSH_DEVICE int32_t take_id(const DeviceContext* ctx, const Exchange& x, const Ids& ids, uint64_t i,
+                           bool* ok) {
+  const int64_t id = id_at(ids, i);
+  if (id >= -1 && id < x.shape.experts) return static_cast<int32_t>(id);
+  refuse_id(ctx, i / x.shape.topk, i % x.shape.topk, id);
+  *ok = false;
+  return -1;
+}
+
+// Marks this PE's own rows and keeps their ids. False: an id does not exist.
+RSH_DEVICE bool mark_own_rows(const DeviceContext* ctx, const Exchange& x, const Stream& own,
+                              const Ids& ids) {
+  bool ok = true;
+  mark_rows(x, own, arch::warp_of_grid(), [&](uint64_t row, uint64_t k) {
+    const uint64_t i = row * x.shape.topk + k;
+    return x.ids[i] = take_id(ctx, x, ids, i, &ok);
+  });
+  return ok;
+}
+
+// By slot: every block looks at all ids itself and so needs to ask no other; the first keeps them.
+RSH_DEVICE bool check_own_ids(const DeviceContext* ctx, const Exchange& x, uint64_t rows,
+                              const Ids& ids) {
+  bool ok = true;
+  const bool keep = arch::block() == 0;
+  RSH_ROLLED
+  for (uint64_t i = arch::rank<kBlock>(); i < rows * x.shape.topk; i += arch::size<kBlock>()) {
+    const int32_t id = take_id(ctx, x, ids, i, &ok);
+    if (keep) x.ids[i] = id;
+  }
+  return arch::all<kBlock>(ok);
+}
+
+// Counts a column's marks. A warp calls it.
+RSH_DEVICE uint32_t number_rows(const Exchange& x, const Stream& stream, uint32_t column) {
+  const auto units = static_cast<uint32_t>((stream.rows + kMarked - 1) / kMarked);
+  // Each lane has consecutive units.
+  const uint32_t share = (units + arch::size<kWarp>() - 1) / arch::size<kWarp>();
+  const uint32_t first = arch::rank<kWarp>() * share;
+  const uint32_t last = first + share < units ? first + share : units;
+  Marks* const marks = stream.marks + uint64_t{column} * x.units;
+  uint32_t mine = 0;
+  constexpr uint32_t kBatch = 4;  // loads that do not wait for each other
+  RSH_ROLLED
+  for (uint32_t unit = first; unit < last; unit += kBatch) {
+    RSH_UNROLL
+    for (uint32_t i = 0; i < kBatch; ++i)
+      if (unit + i < last) mine += arch::count_ones(marks[unit + i].rows);
+  }
+  uint32_t all;
+  uint32_t before = arch::sum_before(mine, &all);
+  RSH_ROLLED
+  for (uint32_t unit = first; unit < last; ++unit) {
+    marks[unit].before = before;
+    before += arch::count_ones(marks[unit].rows);
+  }
+  if (arch::leader<kWarp>()) stream.totals[column] = all;
+  return all;
+}
+
+// Counts the marks of every column and tells every member how many rows come from the stream to
+// each member, and to each expert. A block calls it, after the blocks that marked; the counts are
+// there after its next sync.
 RSH_DEVICE void announce(const DeviceContext* ctx, const Exchange& x, uint64_t round,
                          const Stream& stream) {
   const Node& node = x.node;
-  number_rows(x.shape, stream.ids, stream.rows, node.member_of, node.n_members, stream.ordinals,
-              stream.counts);
-  if (by_expert(x.shape)) number_pairs(x, stream);
-  const auto most = static_cast<uint64_t>(x.shape.most_experts);
-  for (int32_t member = 0; member < node.n_members; ++member) {
-    const int32_t pe = node.members[member];
-    Count* const count = in_peer(ctx, x.buffers.counts + stream.pe, pe);
-    arch::store_relaxed(&count->rows, stream.counts[member]);
-    if (by_expert(x.shape))
-      arch::copy<arch::Scope::thread>(
-          in_peer(ctx, x.buffers.expert_counts + static_cast<uint64_t>(stream.pe) * most, pe),
-          stream.expert_counts + static_cast<uint64_t>(member) * most, most * sizeof(uint64_t));
-    arch::store_release(&count->sequence, round);  // pairs with the acquire in read_counts()
+  const auto tell = [&](int32_t member, uint32_t column, uint64_t rows) {
+    Count* const count = in_peer(ctx, count_of(x, stream.pe, column), node.members[member]);
+    arch::store_tagged(&count->sequence, round, rows);
+  };
+  if (by_slot(x.shape)) {
+    RSH_ROLLED
+    for (auto member = static_cast<int32_t>(arch::rank<kBlock>()); member < node.n_members;
+         member += static_cast<int32_t>(arch::size<kBlock>()))
+      tell(member, 0, stream.rows);
+    return;
+  }
+  const auto members = static_cast<uint32_t>(node.n_members);
+  const uint32_t first_expert = expert_column(x, 0, 0), all = columns(x);
+  const arch::Place warp = arch::warp_of_block();
+  RSH_ROLLED
+  for (uint32_t column = warp.index; column < all; column += warp.count) {
+    const uint64_t total = number_rows(x, stream, column);
+    if (column >= members && column < first_expert) continue;  // a node: nobody's business
+    const uint32_t counted = column < members ? column : column - first_expert + members;
+    RSH_ROLLED
+    for (auto member = static_cast<int32_t>(arch::rank<kWarp>()); member < node.n_members;
+         member += static_cast<int32_t>(arch::size<kWarp>()))
+      tell(member, counted, total);
   }
 }
 
-// Tells every member the round, in the word that is this PE's in theirs.
+// Tells every member the round, in the word that is this PE's in theirs. A block calls it.
 RSH_DEVICE void signal_members(const DeviceContext* ctx, const Node& node, uint64_t* word,
                                uint64_t round) {
-  for (int32_t member = 0; member < node.n_members; ++member)
+  RSH_ROLLED
+  for (auto member = static_cast<int32_t>(arch::rank<kBlock>()); member < node.n_members;
+       member += static_cast<int32_t>(arch::size<kBlock>()))
     ring_signal<Transport::p2p>(ctx, set_signal(word, round), node.members[member]);
 }
 
-RSH_DEVICE int64_t node_ordinal(const Exchange& x, uint64_t row, int32_t node) {
-  return x.node_ordinals[row * static_cast<uint64_t>(x.node.n_nodes) + static_cast<uint64_t>(node)];
+// wait_for_sequence, which is large.
+RSH_DEVICE_CALL bool wait_for(const DeviceContext* ctx, const uint64_t* word, uint64_t at_least,
+                              Waiting what, int32_t peer) {
+  return wait_for_sequence(ctx, word, at_least, what, peer);
 }
 
-RSH_DEVICE bool leaves_node(const Exchange& x, uint64_t row) {
-  for (int32_t node = 0; node < x.node.n_nodes; ++node)
-    if (node_ordinal(x, row, node) >= 0) return true;
-  return false;
+// Threads of the scope wait for word(i) of peer(i), i < n, and all learn whether all have come.
+template <arch::Scope S, class Word, class Peer>
+RSH_DEVICE bool wait_for_all(const DeviceContext* ctx, uint32_t n, uint64_t at_least, Waiting what,
+                             const Word& word, const Peer& peer) {
+  bool ok = true;
+  RSH_ROLLED
+  for (uint32_t i = arch::rank<S>(); i < n && ok; i += arch::size<S>())
+    ok = wait_for(ctx, word(i), at_least, what, peer(i));
+  return arch::all<S>(ok);
+}
+// The same for what every member tells.
+template <class Word>
+RSH_DEVICE bool wait_for_members(const DeviceContext* ctx, const Exchange& x, uint64_t at_least,
+                                 Waiting what, Word FromPeer::* word) {
+  const Node& node = x.node;
+  return wait_for_all<kBlock>(
+      ctx, static_cast<uint32_t>(node.n_members), at_least, what,
+      [&](uint32_t i) { return &(x.buffers.from[node.members[i]].*word); },
+      [&](uint32_t i) { return node.members[i]; });
 }
 
 // Which arrival of the member a row of the stream is, or -1.
 RSH_DEVICE int64_t arrival_of(const Exchange& x, const Stream& stream, uint64_t row,
                               int32_t member) {
-  const auto members = static_cast<uint64_t>(x.node.n_members);
-  const int64_t ordinal = stream.ordinals[row * members + static_cast<uint64_t>(member)];
-  if (ordinal < 0 || stream.bases[member] == kRefused) return -1;
-  return static_cast<int64_t>(stream.bases[member]) + ordinal;
-}
-
-// Expert-major: where a source's rows for the experts of a member begin, as that member granted it.
-RSH_DEVICE uint64_t* expert_bases_of(const Exchange& x, int32_t source, int32_t member) {
-  const auto grant = static_cast<uint64_t>(source) * static_cast<uint64_t>(x.node.n_members) +
-                     static_cast<uint64_t>(member);
-  return x.buffers.expert_bases + grant * static_cast<uint64_t>(x.shape.most_experts);
+  const uint64_t base = by_slot(x.shape) ? static_cast<uint64_t>(stream.pe) * x.shape.max_tokens
+                                         : stream.bases[member];
+  const int64_t number = member_ordinal(x, stream, row, member);
+  return number < 0 || base == kRefused ? -1 : static_cast<int64_t>(base) + number;
 }
 
 }  // namespace railshmem::device::ep

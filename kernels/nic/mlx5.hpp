@@ -48,7 +48,11 @@ enum class Syndrome : uint8_t {
   receiver_not_ready = 0x16,
 };
 
-constexpr uint8_t kAskCompletion = 0x08;  // a flag of the control segment
+// Flags of the control segment. Hardware keeps WRITEs in order anyway; the fences make it wait for
+// earlier READs and atomics, too.
+constexpr uint8_t kAskCompletion = 0x08;
+constexpr uint8_t kSmallFence = 0x20;
+constexpr uint8_t kFence = 0x80;
 constexpr uint32_t kInlineFlag = 0x80000000u;
 constexpr uint32_t kMaxDepth = 16384;  // indices have 16 bits; distances must stay unambiguous
 

@@ -29,10 +29,8 @@ void sum_rows_of(const py::array_t<uint8_t>& rows, const py::array_t<int32_t>& p
       const int32_t place = places.at(part, token);
       if (place < 0) continue;
       const auto* row = reinterpret_cast<const Number*>(rows.data(place, 0));
-      if (weights)
-        device::ep::add_weighted_row(sum.data(), row, weights->at(part, token), hidden);
-      else
-        device::ep::add_row(sum.data(), row, hidden);
+      const float weight = weights ? weights->at(part, token) : 1.0f;
+      for (std::size_t i = 0; i < hidden; ++i) sum[i] += weight * device::ep::widen(row[i]);
     }
     auto* to = reinterpret_cast<Number*>(out.mutable_data(token, 0));
     for (std::size_t i = 0; i < hidden; ++i) to[i] = device::ep::narrow<Number>(sum[i]);
@@ -58,6 +56,7 @@ void bind_bench(py::module_& module) {
   py::module_ m = module.def_submodule("bench", "Loops that `railshmem bench` times");
   bind_bench_operations(m);
   bind_bench_limits(m);
+  bind_bench_gpu(m);
   m.def("sum_rows", &sum_rows, py::arg("rows").noconvert(), py::arg("places").noconvert(),
         py::arg("out").noconvert(), py::arg("type"), py::arg("weights") = py::none());
 }

@@ -29,5 +29,7 @@ T* pointer(uintptr_t address) {
 // The library's operations, and the physical limits beside them.
 void bind_bench_operations(py::module_& m);
 void bind_bench_limits(py::module_& m);
+// What the CPU does meanwhile where the GPU's kernels are timed.
+void bind_bench_gpu(py::module_& m);
 
 }  // namespace railshmem::python

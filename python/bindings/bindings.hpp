@@ -25,6 +25,7 @@ void bind_waits(py::module_& m);
 void bind_collectives(py::module_& m);
 void bind_ep(py::module_& m);
 void bind_gpu(py::module_& m);
+void bind_torch_pool(py::module_& m);
 void bind_bench(py::module_& m);
 void bind_trace(py::module_& m);
 

@@ -86,6 +86,7 @@ PYBIND11_MODULE(_core, m) {
   bind_waits(m);
   bind_collectives(m);
   bind_gpu(m);
+  bind_torch_pool(m);
   bind_ep(m);
   bind_bench(m);
   bind_trace(m);

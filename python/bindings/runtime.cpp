@@ -5,7 +5,7 @@
 
 #include "python/bindings/array_view.hpp"
 #include "python/bindings/device_layout.hpp"
-#include "shmem/api/pe_card.hpp"
+#include "shmem/api/runtime_parts.hpp"
 
 namespace railshmem::python {
 namespace {
@@ -256,6 +256,13 @@ void release(Runtime& runtime, py::handle object) {
   runtime.free(address);
 }
 
+uint64_t heap_offset(const Runtime& runtime, py::handle array) {
+  const ArrayView view(array, "heap_offset", "array", false);
+  if (!runtime.in_heap(view.data(), view.bytes()))
+    runtime.parts().refuse_address("heap_offset", "array", view.data(), view.bytes());
+  return device::offset_of(&runtime.context(), view.data());
+}
+
 uintptr_t device_context(const Runtime& runtime) {
   return reinterpret_cast<uintptr_t>(runtime.device_context());
 }
@@ -303,9 +310,11 @@ void bind_runtime(py::module_& m) {
            "until\n"
            "finalize. Raises ArgumentError where the job runs on CPUs.")
       .def("check_kernels", &Runtime::check_kernels, py::call_guard<HookScope>(),
-           "Raises what has stopped a kernel of this PE's GPU, if anything did; so do quiet, barriers "
+           "Raises what has stopped a kernel of this PE's GPU, if anything did; so do quiet, "
+           "barriers "
            "and\n"
-           "finalize. Synchronise the kernel's stream first. Does nothing where the job runs on CPUs.")
+           "finalize. Synchronise the kernel's stream first. Does nothing where the job runs on "
+           "CPUs.")
       .def_property_readonly("my_pe", &Runtime::my_pe)
       .def_property_readonly("n_pes", &Runtime::n_pes)
       .def("info", &info,
@@ -329,6 +338,10 @@ void bind_runtime(py::module_& m) {
             return self.in_heap(view.data(), view.bytes());
           },
           "True when the whole array lies in the symmetric heap.")
+      .def("heap_offset", &heap_offset, py::arg("array"),
+           "Where in the symmetric heap an array or tensor begins: the same on all PEs where it is "
+           "symmetric.\n"
+           "Raises ArgumentError where it does not lie in the heap.")
       .def_property_readonly("heap_free", &Runtime::heap_free, "Free bytes of the symmetric heap.")
       .def("malloc", &allocate, py::arg("nbytes"), py::arg("alignment") = 64)
       .def("calloc", &allocate_zeros, py::arg("count"), py::arg("size"))

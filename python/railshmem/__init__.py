@@ -187,6 +187,7 @@ from railshmem.shmem import (
     symmetric_array,
 )
 from railshmem.stats import stats
+from railshmem.torch_pool import TorchPool, torch_pool
 
 SHMEM_CMP_EQ = _Compare.EQ
 SHMEM_CMP_NE = _Compare.NE
@@ -246,6 +247,7 @@ __all__ = [
     "TeamConfig",
     "ThreadBootstrap",
     "ThreadJob",
+    "TorchPool",
     "WaitTimeout",
     "device_context",
     "ep",
@@ -400,4 +402,5 @@ __all__ = [
     "shmemx_wait_until_on_stream",
     "stats",
     "symmetric_array",
+    "torch_pool",
 ]

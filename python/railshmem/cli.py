@@ -50,9 +50,9 @@ def info(json_target: str | None, plot: Path | None) -> None:
 
     Prints text unless the job goes into a file or a picture.
     """
-    from railshmem.bench.job import joined_job
+    from railshmem.bench.job import Job, joined_job
 
-    with joined_job() as job:
+    with joined_job(Job) as job:
         if job.me == 0:
             _show(job.runtime.info(), json_target, plot)
 
@@ -83,10 +83,10 @@ def _show(found: Mapping[str, Any], json_target: str | None, plot: Path | None) 
 )
 def check(timeout_s: float) -> None:
     """Test every pair, transport, size and atomic on this machine, and say what is wrong."""
-    from railshmem.bench.job import joined_job
+    from railshmem.bench.job import Job, joined_job
     from railshmem.check import check_machine
 
-    with joined_job() as job:
+    with joined_job(Job) as job:
         sound = check_machine(job.comm, timeout_s)
     if not sound:
         raise click.exceptions.Exit(1)

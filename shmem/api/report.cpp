@@ -92,6 +92,14 @@ Error error_of(Stop reason, const device::Report& report, int pe) {
     case Stop::interrupted:
       return {ErrorKind::interrupted,
               text(who, "interrupted while waiting for ", waited_for(report))};
+    case Stop::bad_expert:
+      return {ErrorKind::argument,
+              text(who, "dispatch: token ", report.word, ", column ", report.expected, ": expert ",
+                   static_cast<int64_t>(report.seen), " does not exist")};
+    case Stop::no_room:
+      return {ErrorKind::argument, text(who, "dispatch: PE ", report.peer, " would receive ",
+                                        report.seen, " rows, more than max_received=",
+                                        report.expected)};
     case Stop::ring_dead:
       return {
           ErrorKind::aborted,

@@ -96,6 +96,16 @@ void Runtime::raise_if_stopped(uint64_t cleared_before) {
   if (!running || stops_cleared() != cleared_before) parts_->raise_stopped();
 }
 
+namespace {
+
+// A timeout, Ctrl-C or bad input ends one call; everything else ends the job's usefulness and stays.
+bool ends_one_call(Stop reason) {
+  return reason == Stop::timeout || reason == Stop::interrupted || reason == Stop::bad_expert ||
+         reason == Stop::no_room;
+}
+
+}  // namespace
+
 void Runtime::Parts::raise_stopped() {
   // One thread at a time: a report is read whole before the record is cleared for the next one.
   const std::lock_guard<std::mutex> held(stop_mutex);
@@ -105,9 +115,7 @@ void Runtime::Parts::raise_stopped() {
     reason = arch::load_acquire(&stop.stop);
   }
   const Error error = error_of(static_cast<Stop>(reason), stop.report, context.pe);
-  // A timeout or Ctrl-C ends one call; everything else ends the job's usefulness and stays.
-  if (reason == static_cast<uint32_t>(Stop::timeout) ||
-      reason == static_cast<uint32_t>(Stop::interrupted)) {
+  if (ends_one_call(static_cast<Stop>(reason))) {
     auto next = Stop::none;
     if (proxy && arch::load_acquire(context.rings->dead) != 0) next = Stop::ring_dead;
     stops_cleared.fetch_add(1,
@@ -116,6 +124,11 @@ void Runtime::Parts::raise_stopped() {
   }
   if (error.kind() == ErrorKind::peer_lost) loss_reported = true;
   throw error;
+}
+
+void Runtime::check_kernels() {
+  require_usable();
+  parts_->raise_if_kernel_stopped();
 }
 
 bool Runtime::Parts::quiet_kernels() {
@@ -130,16 +143,11 @@ void Runtime::Parts::raise_if_kernel_stopped() {
   const auto reason = static_cast<Stop>(arch::load_acquire(&record.stop));
   if (reason == Stop::none) return;
   const Error error = error_of(reason, record.report, context.pe);
-  if (reason == Stop::timeout)  // ends one call
+  if (ends_one_call(reason))
     gpu->clear_stop();
   else  // the job's end: waits of the CPU hear of it too
     device::stop_with(&context, reason, record.report);
   throw Error(error.kind(), text("in a kernel: ", error.what()));
-}
-
-void Runtime::check_kernels() {
-  require_usable();
-  parts_->raise_if_kernel_stopped();
 }
 
 JobNews Runtime::wait_for_news(double timeout_s) {

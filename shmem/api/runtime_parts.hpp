@@ -23,6 +23,7 @@
 #include "shmem/memory/key_table.hpp"
 #include "shmem/memory/registered_buffers.hpp"
 #include "shmem/memory/symmetric_heap.hpp"
+#include "shmem/nic/moves/gpu_runner.hpp"
 #include "shmem/trace/recorder.hpp"
 #include "shmem/transport/proxy/proxy.hpp"
 
@@ -86,14 +87,16 @@ class Runtime::Parts {
   std::atomic<bool> loss_reported{false};
   device::DeviceContext context = {};
   std::unique_ptr<trace::Recorder> recorder;  // null where no timeline is written
-  std::unique_ptr<nic::Provider> provider;    // null where the job has no NICs
   GpuChoice gpu_choice;
   const std::unique_ptr<SymmetricHeap> heap_memory;
   SymmetricHeap& heap;
   device::StopRecord& stop;      // in the heap's host part
   std::unique_ptr<GpuSide> gpu;  // null where the heap is in host memory
   HeapMemory memory;
-  std::unique_ptr<GpuRing> gpu_ring;  // null where its kernels need no NIC
+  std::unique_ptr<nic::GpuMoveRunner> move_runner;  // null where no NIC works on a GPU's memory
+  std::unique_ptr<nic::MoveQueue> moves;            // likewise
+  std::unique_ptr<nic::Provider> provider;          // null where the job has no NICs
+  std::unique_ptr<GpuRing> gpu_ring;                // null where its kernels need no NIC
   std::vector<PeCard> cards;
   std::unique_ptr<Topology> topology;
   std::vector<device::Transport> transports;

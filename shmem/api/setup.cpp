@@ -24,10 +24,11 @@ uint32_t n_emulated_rails(const Settings& settings) {
 }
 
 std::unique_ptr<nic::Provider> make_provider(const Settings& settings, int pe,
-                                             const std::optional<gpu::Site>& site) {
+                                             const std::optional<gpu::Site>& site,
+                                             nic::MoveQueue* moves) {
   const uint32_t rails = n_emulated_rails(settings);
   if (rails == 0) return nullptr;
-  return nic::make_emulated_provider(pe, rails, settings.emulated, site);
+  return nic::make_emulated_provider(pe, rails, settings.emulated, site, moves);
 }
 
 GpuCard gpu_card(const GpuSide& gpu) {
@@ -153,7 +154,12 @@ PeCard Runtime::Parts::own_card() {
     card.error = error.what();
   }
   try {
-    provider = make_provider(settings, bootstrap->rank(), gpu_choice.site);
+    if (gpu && n_emulated_rails(settings) > 0) {
+      move_runner =
+          std::make_unique<nic::GpuMoveRunner>(gpu->site(), gpu->kernel("moves", "rsh_moves"));
+      moves = std::make_unique<nic::MoveQueue>(*move_runner);
+    }
+    provider = make_provider(settings, bootstrap->rank(), gpu_choice.site, moves.get());
     if (!provider) return card;
     const SegmentHandle handle = heap.handle();
     keys = KeyTable(n_pes, static_cast<int>(provider->nics().size()));
@@ -326,9 +332,9 @@ std::string Runtime::Parts::start() try {
         ordered = ordered && card.nics[i].capabilities.ordered;
       }
     bounce.assign(heap.base() + own.bounce, own.bounce_bytes);
-    proxy = std::make_unique<proxy::Proxy>(proxy::ProxyParts{settings, *provider, *connections,
-                                                             keys, buffers, context, own.scratch,
-                                                             native, ordered, context.spins * 10});
+    proxy = std::make_unique<proxy::Proxy>(
+        proxy::ProxyParts{settings, *provider, *connections, keys, buffers, context, own.scratch,
+                          native, ordered, context.spins * 10, moves.get()});
   }
   if (gpu) start_gpu();
   if (proxy) proxy->start();

@@ -1,11 +1,10 @@
 // Operations that a stream of this PE's GPU carries out, in its order: kernels that are launched
 // here. No call waits, for the stream or for anything else, nor allocates: all may be captured into
 // CUDA graphs. Arguments are checked before the launch (Error(argument)). What stops a kernel is
-// thrown by the next call of the host that synchronises (Runtime::check_kernels).
+// thrown by the next quiet, barrier or finalize of the host, or by Runtime::check_kernels.
 //
-// Kernels have their own order, their own counts of what is posted and their own barrier, apart
-// from the host's calls: quiet_on_stream completes what kernels posted, Context::quiet what the
-// host did.
+// Kernels have an order, counts of what is posted and a barrier of their own: quiet_on_stream
+// completes what kernels posted, quiet of the default context that and what the host posted.
 //
 // A put or get to a mapped peer is carried out by 1 + bytes / 16 KiB blocks, 32 at most, of 1024
 // threads; behind a NIC, by one thread that writes a command. Where the job runs on CPUs the only

@@ -19,8 +19,8 @@ const char* name_of(Opcode op);
 
 // What a NIC really does, found at run time.
 struct Capabilities {
-  bool atomics = false;  // FETCH_AND_ADD and COMPARE_AND_SWAP on 8 aligned bytes
-  bool ordered = false;  // WRITE -> WRITE and WRITE -> atomic of one endpoint are placed in order
+  bool atomics = false;        // FETCH_AND_ADD and COMPARE_AND_SWAP on 8 aligned bytes
+  bool ordered = false;        // what one endpoint writes is placed in order, as Order says
   bool device_queues = false;  // queues and doorbells can be mapped by kernels
   uint32_t max_inline = 0;     // bytes a WRITE may carry inside its entry
   uint32_t max_send = 0;       // bytes a SEND may carry inside its entry
@@ -50,8 +50,17 @@ struct EndpointAddress {
   unsigned char bytes[16] = {};
 };
 
+// What an ordered NIC keeps of the order in which WRITEs and atomics of one endpoint were posted.
+// Most keep all of it. Atomics are always placed after what was posted before them.
+enum class Order : uint8_t {
+  free,   // nobody relies on its place among the others
+  after,  // placed after all that was posted before it
+  fence,  // as that, and so is all that is posted after it
+};
+
 struct WorkRequest {
   Opcode op = Opcode::write;
+  Order order = Order::free;  // of a WRITE
   bool inlined = false;  // the bytes at `local` travel inside the entry and may change after post()
   uint64_t local = 0;    // source of WRITE and SEND, destination of READ and of an atomic's result
   uint32_t lkey = 0;     // not needed where inlined

@@ -14,9 +14,9 @@
 namespace railshmem::nic {
 
 struct Side {
-  Side(int pe, const EmulatedSettings& settings, uint32_t rails = 1)
+  Side(int pe, const EmulatedSettings& settings, uint32_t rails = 1, MoveQueue* moves = nullptr)
       : heap(HostSegment::create("test heap", kHeapBytes)),
-        provider(make_emulated_provider(pe, rails, settings)),
+        provider(make_emulated_provider(pe, rails, settings, {}, moves)),
         nic(*provider->nics()[0]),
         handle(heap.handle()),
         key(nic.register_memory(heap.data(), kHeapBytes, kAccessRemoteAll, &handle)) {}
@@ -63,8 +63,9 @@ struct Side {
 };
 
 struct Pair {
-  explicit Pair(const EmulatedSettings& settings = {}, uint32_t depth = 64)
-      : a(0, settings), b(1, settings) {
+  explicit Pair(const EmulatedSettings& settings = {}, uint32_t depth = 64,
+                MoveQueue* moves = nullptr)
+      : a(0, settings, 1, moves), b(1, settings, 1, moves) {
     a.open(depth);
     b.open(depth);
     a.connect(b);

@@ -1,7 +1,8 @@
 // PEs of one process, each on a node of its own, made by hand from the parts below the runtime: a
 // heap, emulated NICs, connections, a progress thread. Beside the host's ring each PE has one whose
 // producers stand for a GPU's kernels: what those change by read-modify-write is a block of its
-// own, they cannot wake the progress thread, and they have stop words of their own.
+// own, they cannot wake the progress thread, and they have stop words of their own. Its heap's
+// memory, but for the library's own area, may be a GPU's as well.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +14,20 @@
 #include "shmem/memory/symmetric_heap.hpp"
 #include "shmem/nic/emulated/emulated.hpp"
 #include "shmem/transport/proxy/proxy.hpp"
+#include "tests/cpp/played_gpu.hpp"
 #include "tests/cpp/thread_pes.hpp"
 
 namespace railshmem::testing {
 
 class ProxyPe {
  public:
-  ProxyPe(int pe, int n_pes, const Settings& settings)
+  ProxyPe(int pe, int n_pes, const Settings& settings, bool gpu_memory)
       : settings_(settings),
         receives_(0),
         scratch_(proxy::Connections::receive_area(n_pes, settings.lanes)),
         heap_(settings.heap_bytes, scratch_ + proxy::Atomics::scratch_area()),
-        provider_(nic::make_emulated_provider(pe, settings.rails, settings.emulated)),
+        provider_(nic::make_emulated_provider(pe, settings.rails, settings.emulated, {},
+                                              gpu_memory ? &moves_ : nullptr)),
         transports_(static_cast<std::size_t>(n_pes), device::Transport::proxy),
         no_bases_(static_cast<std::size_t>(n_pes)) {
     const SegmentHandle handle = heap_.handle();
@@ -55,6 +58,7 @@ class ProxyPe {
   void clear_stops() { stop = gpu_stop = {}, gpu_claim = 0; }
   proxy::Proxy& proxy() { return *proxy_; }
   const proxy::ConsumerSide& gpu_ring() const { return *gpu_ring_; }
+  const PlayedGpu& played_gpu() const { return played_gpu_; }
 
   device::StopRecord stop = {};
   device::DeviceContext host = {};
@@ -66,6 +70,7 @@ class ProxyPe {
   friend class ProxyPes;
 
   void join(const std::vector<std::unique_ptr<ProxyPe>>& all, const Topology& topology) {
+    for (const auto& other : all) played_gpu_.mark(other->at<char>(0), settings_.heap_bytes);
     keys_ = KeyTable(host.n_pes, static_cast<int>(settings_.rails));
     for (std::size_t rail = 0; rail < keys_of_heap_.size(); ++rail) {
       keys_.set_local(static_cast<int>(rail), keys_of_heap_[rail].lkey);
@@ -92,10 +97,10 @@ class ProxyPe {
     connections_->connect(theirs, nics, keys_);
   }
 
-  void start(uint32_t gpu_commands, uint32_t gpu_results) {
-    proxy_ = std::make_unique<proxy::Proxy>(
-        proxy::ProxyParts{settings_, *provider_, *connections_, keys_, buffers_, host, scratch_,
-                          settings_.emulated.atomics, settings_.emulated.ordered, 0});
+  void start(uint32_t gpu_commands, uint32_t gpu_results, bool gpu_memory) {
+    proxy_ = std::make_unique<proxy::Proxy>(proxy::ProxyParts{
+        settings_, *provider_, *connections_, keys_, buffers_, host, scratch_,
+        settings_.emulated.atomics, settings_.emulated.ordered, 0, gpu_memory ? &moves_ : nullptr});
     const proxy::RingShape shape{gpu_commands, host.n_pes, settings_.lanes, gpu_results};
     consumer_block_ = std::make_unique<proxy::HostBlock>(proxy::ConsumerSide::bytes(shape));
     producer_block_ = std::make_unique<proxy::HostBlock>(proxy::ProducerSide::bytes(shape));
@@ -114,6 +119,8 @@ class ProxyPe {
   const Settings settings_;
   const uint64_t receives_, scratch_;
   SymmetricHeap heap_;
+  PlayedGpu played_gpu_;
+  nic::MoveQueue moves_{played_gpu_};
   std::unique_ptr<nic::Provider> provider_;
   const std::vector<device::Transport> transports_;
   std::vector<char*> no_bases_;
@@ -129,12 +136,12 @@ class ProxyPe {
 class ProxyPes {
  public:
   explicit ProxyPes(int n_pes, const Environment& environment = {}, uint32_t gpu_commands = 64,
-                    uint32_t gpu_results = 16) {
+                    uint32_t gpu_results = 16, bool gpu_memory = false) {
     Settings settings = settings_from(environment);
     if (settings.rails == 0) settings.rails = 1;
     std::vector<PeFacts> facts;
     for (int pe = 0; pe < n_pes; ++pe) {
-      all_.push_back(std::make_unique<ProxyPe>(pe, n_pes, settings));
+      all_.push_back(std::make_unique<ProxyPe>(pe, n_pes, settings, gpu_memory));
       PeFacts fact;
       fact.boot_id = "one host";
       fact.emulated_node = static_cast<uint32_t>(pe);
@@ -149,7 +156,7 @@ class ProxyPes {
     const Topology topology(std::move(facts), settings.emulated.isolated);
     for (const auto& pe : all_) pe->join(all_, topology);
     for (const auto& pe : all_) pe->connect(all_);
-    for (const auto& pe : all_) pe->start(gpu_commands, gpu_results);
+    for (const auto& pe : all_) pe->start(gpu_commands, gpu_results, gpu_memory);
   }
   // Every thread has stopped before any memory goes.
   ~ProxyPes() {

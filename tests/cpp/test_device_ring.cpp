@@ -36,18 +36,23 @@ bool holds(const ProxyPe& pe, const uint64_t* word, uint64_t expected) {
   return device::wait_until(&pe.host, word, Compare::equal, expected, &last);
 }
 
-std::vector<Environment> all_networks() {
-  std::vector<Environment> out;
-  for (const char* emulated : {"", "atomics=off", "ordered=off", "ordered=off,atomics=off"})
-    out.push_back({{"RAILSHMEM_EMULATED", emulated}});
+struct World {
+  Environment network;
+  bool gpu_memory;
+};
+std::vector<World> all_worlds() {
+  std::vector<World> out;
+  for (const bool gpu_memory : {false, true})
+    for (const char* emulated : {"", "atomics=off", "ordered=off", "ordered=off,atomics=off"})
+      out.push_back({{{"RAILSHMEM_EMULATED", emulated}}, gpu_memory});
   return out;
 }
 
 }  // namespace
 
 TEST_CASE("device ring: puts, signals, gets, atomics and quiet on every kind of network") {
-  for (const Environment& network : all_networks()) {
-    ProxyPes pes(2, network);
+  for (const World& world : all_worlds()) {
+    ProxyPes pes(2, world.network, 64, 16, world.gpu_memory);
     ProxyPe& me = pes[0];
     const DeviceContext* ctx = &me.gpu;
     constexpr uint64_t kBytes = 100000;
@@ -77,12 +82,14 @@ TEST_CASE("device ring: puts, signals, gets, atomics and quiet on every kind of 
     CHECK(*pes[kTo].at<uint32_t>((1 << 20) + 128) == 200);
     CHECK_FALSE(device::stopped(ctx));
     CHECK_FALSE(device::stopped(&me.host));
+    CHECK((me.played_gpu().runs() > 0) == world.gpu_memory);
+    CHECK((pes[kTo].played_gpu().runs() > 0) == world.gpu_memory);  // atomics by message
   }
 }
 
 TEST_CASE("device ring: a fence keeps puts before it ahead of puts after it") {
-  for (const Environment& network : all_networks()) {
-    ProxyPes pes(2, network);
+  for (const World& world : all_worlds()) {
+    ProxyPes pes(2, world.network, 64, 16, world.gpu_memory);
     ProxyPe& me = pes[0];
     constexpr uint64_t kRounds = 300;
     std::thread reader([&] {
@@ -203,9 +210,15 @@ TEST_CASE("device ring: results that nobody waits for any more do not reach the 
 }
 
 TEST_CASE("device ring: its lanes go on over another rail when theirs is down") {
-  ProxyPes pes(2, {{"RAILSHMEM_RAILS", "2"},
-                   {"RAILSHMEM_LANES", "2"},
-                   {"RAILSHMEM_FAULTS", "pe=0,rail=1@300"}});
+  bool gpu_memory = false;
+  SUBCASE("host memory") {}
+  SUBCASE("GPU memory") {
+    gpu_memory = true;
+  }
+  ProxyPes pes(
+      2,
+      {{"RAILSHMEM_RAILS", "2"}, {"RAILSHMEM_LANES", "2"}, {"RAILSHMEM_FAULTS", "pe=0,rail=1@300"}},
+      64, 16, gpu_memory);
   ProxyPe& me = pes[0];
   constexpr uint64_t kCount = 200;
   for (uint64_t round = 0; round < 10; ++round) {

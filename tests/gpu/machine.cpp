@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -230,27 +231,45 @@ void Machine::destroy_event(void* event) {
   require(events_.erase(event) == 1, kInvalidHandle);
 }
 
+Machine::Event& Machine::known_event(void* event) {
+  const auto found = events_.find(event);
+  require(found != events_.end(), kInvalidHandle);
+  return found->second;
+}
+
 void Machine::record(void* event, void* stream_name) {
   const std::shared_ptr<Stream> queue = stream_for_work(stream_name);
   const std::lock_guard<std::mutex> held(mutex_);
-  const auto found = events_.find(event);
-  require(found != events_.end(), kInvalidHandle);
-  found->second = queue->now();
+  Event& recorded = known_event(event);
+  const auto reached_ns = std::make_shared<std::atomic<int64_t>>(0);
+  queue->enqueue([reached_ns] {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    *reached_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+  });
+  recorded = {queue->now(), reached_ns};
 }
 
 void Machine::wait(void* stream_name, void* event) {
   const std::shared_ptr<Stream> queue = stream_for_work(stream_name);
   const std::lock_guard<std::mutex> held(mutex_);
-  const auto found = events_.find(event);
-  require(found != events_.end(), kInvalidHandle);
-  queue->enqueue([point = found->second] { point.wait(); });
+  queue->enqueue([point = known_event(event).point] { point.wait(); });
 }
 
 bool Machine::reached(void* event) {
   const std::lock_guard<std::mutex> held(mutex_);
-  const auto found = events_.find(event);
-  require(found != events_.end(), kInvalidHandle);
-  return found->second.reached();
+  return known_event(event).point.reached();
+}
+
+float Machine::milliseconds_between(void* start, void* end) {
+  const std::lock_guard<std::mutex> held(mutex_);
+  int64_t at[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    const Event& event = known_event(i == 0 ? start : end);
+    require(event.reached_ns != nullptr, kInvalidHandle);
+    at[i] = *event.reached_ns;
+    require(at[i] != 0, kNotReady);
+  }
+  return static_cast<float>(at[1] - at[0]) / 1e6f;
 }
 
 // ---- copies
@@ -307,6 +326,8 @@ void* Machine::load(const void* image) {
 void Machine::unload(void* module) {
   const std::lock_guard<std::mutex> held(mutex_);
   require(modules_.erase(module) == 1, kInvalidHandle);
+  for (auto loaded = loaded_.begin(); loaded != loaded_.end();)
+    loaded = loaded->first == module ? loaded_.erase(loaded) : ++loaded;
   for (auto function = functions_.begin(); function != functions_.end();)
     function = function->second.module == module ? functions_.erase(function) : ++function;
 }
@@ -321,6 +342,35 @@ void* Machine::function(void* module, const char* name) {
     return out;
   }
   throw Refusal{kNotFound};
+}
+
+unsigned Machine::n_functions() {
+  return static_cast<unsigned>(all_entry_kernels().size());
+}
+
+void Machine::functions(void* module, unsigned count, void** out) {
+  for (const EntryKernel& kernel : all_entry_kernels()) {
+    if (count-- == 0) return;
+    *out++ = function(module, kernel.name);
+  }
+}
+
+void Machine::load_function(void* function) {
+  const std::lock_guard<std::mutex> held(mutex_);
+  const Function& found = known(function);
+  loaded_.emplace(found.module, found.kernel.name);
+}
+
+void Machine::wait_for_all(int device) {
+  std::vector<Stream::Point> running;
+  {
+    const std::lock_guard<std::mutex> held(mutex_);
+    for (const auto& stream : streams_)
+      if (stream.second.queue->device() == device) running.push_back(stream.second.queue->now());
+    const auto own = default_streams_.find(device);
+    if (own != default_streams_.end() && own->second) running.push_back(own->second->now());
+  }
+  for (const Stream::Point& point : running) point.wait();
 }
 
 Machine::Function& Machine::known(void* function) {
@@ -345,12 +395,15 @@ int Machine::blocks_per_processor(void* function, uint32_t threads, uint32_t sha
 
 void Machine::launch(void* function, const Grid& grid, void* stream_name, void** arguments) {
   const std::shared_ptr<Stream> queue = stream_for_work(stream_name);
-  const std::lock_guard<std::mutex> held(mutex_);
-  const Function& found = known(function);
+  std::unique_lock<std::mutex> lock(mutex_);
+  const Function found = known(function);
   require(grid.blocks > 0 && grid.threads > 0 && grid.threads <= kMostThreads);
   require(grid.shared_bytes <= found.shared_allowed);
   require(!grid.at_once || grid.blocks <= static_cast<uint32_t>(setup()->processors),
           kGridTooLarge);
+  const bool lazy = loaded_.emplace(found.module, found.kernel.name).second;
+  lock.unlock();
+  if (lazy) wait_for_all(queue->device());
   queue->enqueue([kernel = found.kernel.bind(arguments), grid] {
     run_blocks(kernel, grid.blocks, grid.at_once);
   });

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -20,6 +21,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/gpu/device_memory_map.hpp"
@@ -88,11 +90,17 @@ class Machine {
   void record(void* event, void* stream);
   void wait(void* stream, void* event);
   bool reached(void* event);
+  // Of two points that were reached.
+  float milliseconds_between(void* start, void* end);
 
   // Machine code for a GPU, or the bytes "STANDIN": either stands for the kernels of this library.
   void* load(const void* image);
   void unload(void* module);
   void* function(void* module, const char* name);
+  static unsigned n_functions();
+  void functions(void* module, unsigned count, void** out);
+  // One that was not loaded is when it is first launched, and waits with that for what runs.
+  void load_function(void* function);
   void allow_shared(void* function, uint32_t bytes);
   int blocks_per_processor(void* function, uint32_t threads, uint32_t shared_bytes);
   void launch(void* function, const Grid& grid, void* stream, void** arguments);
@@ -103,6 +111,11 @@ class Machine {
     void* module;
     uint32_t shared_allowed;
   };
+  // Where it was recorded last, and when that was reached: 0 until then.
+  struct Event {
+    Stream::Point point;
+    std::shared_ptr<std::atomic<int64_t>> reached_ns;
+  };
   struct NamedStream {
     std::shared_ptr<Stream> queue;
     bool apart;
@@ -111,7 +124,10 @@ class Machine {
   std::shared_ptr<Stream> stream(void* stream);
   // Where work goes next, in the order that streams keep among each other.
   std::shared_ptr<Stream> stream_for_work(void* stream);
+  void wait_for_all(int device);
+  // With mutex_ held.
   Function& known(void* function);
+  Event& known_event(void* event);
 
   static constexpr int kMostDevices = 16;
   mutable std::mutex setup_mutex_;
@@ -123,9 +139,10 @@ class Machine {
   std::map<void*, NamedStream> streams_;
   std::map<int, std::shared_ptr<Stream>> default_streams_;
   std::map<int, int> retained_;
-  std::map<void*, Stream::Point> events_;
+  std::map<void*, Event> events_;
   std::set<void*> modules_;
   std::map<void*, Function> functions_;
+  std::set<std::pair<void*, std::string>> loaded_;  // by module and name
 };
 
 // This process's. A forked child has one of its own, without what its parent made.

@@ -403,6 +403,11 @@ Result cuEventQuery(void* event) {
   return call_in_context(
       "cuEventQuery", [&] { require(machine().reached(event), Answer::kNotReady); }, event);
 }
+Result cuEventElapsedTime(float* milliseconds, void* start, void* end) {
+  return call_in_context(
+      "cuEventElapsedTime", [&] { *milliseconds = machine().milliseconds_between(start, end); },
+      start, end);
+}
 
 Result cuModuleLoadData(void** module, const void* image) {
   return call_in_context("cuModuleLoadData", [&] { *module = machine().load(image); });
@@ -413,6 +418,18 @@ Result cuModuleUnload(void* module) {
 Result cuModuleGetFunction(void** function, void* module, const char* name) {
   return call_in_context(
       "cuModuleGetFunction", [&] { *function = machine().function(module, name); }, module, name);
+}
+Result cuModuleGetFunctionCount(unsigned* count, void* module) {
+  return call_in_context(
+      "cuModuleGetFunctionCount", [&] { *count = Machine::n_functions(); }, module);
+}
+Result cuModuleEnumerateFunctions(void** functions, unsigned count, void* module) {
+  return call_in_context(
+      "cuModuleEnumerateFunctions", [&] { machine().functions(module, count, functions); }, count,
+      module);
+}
+Result cuFuncLoad(void* function) {
+  return call_in_context("cuFuncLoad", [&] { machine().load_function(function); }, function);
 }
 Result cuFuncSetAttribute(void* function, int which, int value) {
   return call_in_context(

@@ -394,6 +394,7 @@ Result hipModuleGetFunction(void** function, void* module, const char* name) {
       "hipModuleGetFunction",
       [&] {
         *function = machine().function(module, name);
+        machine().load_function(*function);
         machine().allow_shared(*function, kSharedBytes);  // nobody has to ask for it
       },
       module, name);

@@ -91,6 +91,16 @@ def test_realloc_takes_arrays_and_completes_puts(comm: MPI.Intracomm, shape: str
         assert (grown[:3000] == before(rt)).all()
 
 
+def test_heap_offsets_are_the_same_everywhere(comm: MPI.Intracomm, shape: str) -> None:
+    with job(comm, settings_of(shape, comm.size)) as rt:
+        array = symmetric_array(rt, (4, 5), np.int32)
+        offsets = [rt.heap_offset(part) for part in (array, array[2], array[3:])]
+        assert comm.allgather(offsets) == [offsets] * comm.size
+        assert [offset - offsets[0] for offset in offsets] == [0, 40, 60]
+        with pytest.raises(railshmem.ArgumentError, match="not inside the symmetric heap"):
+            rt.heap_offset(np.zeros(5))
+
+
 def test_malloc_with_hints_takes_the_hints_of_the_specification(
     comm: MPI.Intracomm, shape: str
 ) -> None:

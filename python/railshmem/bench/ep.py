@@ -60,7 +60,7 @@ class Contest:
 
     def __init__(self, job: Job, shape: Shape) -> None:
         self._job, self._shape = job, shape
-        _check(job, shape)
+        check_shape(job, shape)
         rng = np.random.default_rng(job.me)
         values = rng.standard_normal((shape.tokens, shape.hidden), np.float32)
         self._tokens, self._scales = quantise(values, shape.kind)
@@ -189,7 +189,8 @@ def run(job: Job, shape: Shape, rounds: int) -> list[Result]:
     return _results(job, shape, figures, *moved.tolist()) if job.me == 0 else []
 
 
-def _check(job: Job, shape: Shape) -> None:
+def check_shape(job: Job, shape: Shape) -> None:
+    """Raises BenchError where the job cannot have such a layer."""
     if shape.experts % job.n_pes:
         raise BenchError(f"--experts {shape.experts} cannot be split evenly over {job.n_pes} PEs")
     if not 0 < shape.topk <= shape.experts:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import nan
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import numpy as np
@@ -18,6 +18,8 @@ from railshmem.bench.measure import Batch, Phases, stand_by
 from railshmem.bench.openshmem import OpenShmem
 
 LINE_PASSES, LINE_TRIES = 500, 10
+
+KindOfJob = TypeVar("KindOfJob", bound="Job")
 
 
 class BenchError(Exception):
@@ -149,12 +151,14 @@ class Job:
 
 
 @contextmanager
-def joined_job() -> Iterator[Job]:
+def joined_job(
+    kind: Callable[[], KindOfJob], settings: Mapping[str, str] | None = None
+) -> Iterator[KindOfJob]:
     """The job from init to finalize. What every PE finds wrong with it becomes a usage error."""
-    railshmem.shmem_init()
+    railshmem.shmem_init(settings=settings)
     problem: BenchError | None = None
     try:
-        yield Job()
+        yield kind()
     except BenchError as error:  # the same on every PE
         problem = error
     railshmem.shmem_finalize()

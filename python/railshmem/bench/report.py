@@ -165,16 +165,22 @@ def publish(
     because that, and everything else with it, changes from minute to minute.
     """
     before, after = cache_line_us
-    around = {"line_before_us": before, "line_after_us": after}
+    line = f"cache line, core to core: {before * 1e3:.0f} ns before, {after * 1e3:.0f} ns after"
+    text = plain_text(title, line, as_table(results))
+    deliver(results, json_target, {"line_before_us": before, "line_after_us": after}, text)
+
+
+def deliver(results: Sequence[Result], json_target: str | None, origin: Extra, text: str) -> None:
+    """Prints `text`, or the results as JSON lines, and writes those where they are wanted.
+
+    `origin`: what every line says beside its figures.
+    """
     lines = "".join(
-        replace(result, extra={**result.extra, **around}).as_json() + "\n" for result in results
+        replace(result, extra={**result.extra, **origin}).as_json() + "\n" for result in results
     )
     if json_target == "-":
         text = lines
-    else:
-        if json_target is not None:
-            Path(json_target).write_text(lines, encoding="utf-8")
-        line = f"cache line, core to core: {before * 1e3:.0f} ns before, {after * 1e3:.0f} ns after"
-        text = plain_text(title, line, as_table(results))
+    elif json_target is not None:
+        Path(json_target).write_text(lines, encoding="utf-8")
     sys.stdout.write(text)
     sys.stdout.flush()

@@ -16,15 +16,18 @@ Connection::Connection(std::shared_ptr<Peer> peer, uint32_t peer_qpn, QueuePairS
                        uint64_t token)
     : peer_(std::move(peer)), qpn_(peer_qpn), own_(own), token_(token) {}
 
-Connection::Visit::Visit(Connection& to) : visits_(&to.own_.visits) {
-  // Announce, then look; the peer revokes, then looks for the announcement. Both are ordered, so at
-  // least one side sees the other.
-  arch::store_ordered(visits_, *visits_ + 1);
-  admitted_ = arch::load_ordered(&to.far_slot().link) == to.token_ && !to.peer_->ended();
+Connection::Visit::Visit(Connection& to) : to_(to) {
+  // Announce, then look (admitted); the peer revokes, then looks for the announcement. All are
+  // ordered, so at least one side sees the other.
+  arch::store_ordered(&to_.own_.visits, to_.own_.visits + 1);
+}
+
+bool Connection::Visit::admitted() const {
+  return arch::load_ordered(&to_.far_slot().link) == to_.token_ && !to_.peer_->ended();
 }
 
 Connection::Visit::~Visit() {
-  arch::store_release(visits_, *visits_ + 1);  // pairs with wait_for_visitor
+  arch::store_release(&to_.own_.visits, to_.own_.visits + 1);  // pairs with wait_for_visitor
 }
 
 bool Connection::next_receive(mlx5::DataSegment* out) const {

@@ -22,13 +22,12 @@ class Connection {
     ~Visit();
     Visit(const Visit&) = delete;
     Visit& operator=(const Visit&) = delete;
-    // False: the peer closed this queue pair, has it in error, connected it to another, or its
-    // process has ended.
-    bool admitted() const { return admitted_; }
+    // Looks each time. False: the peer closed this queue pair, has it in error, connected it to
+    // another, or its process has ended.
+    bool admitted() const;
 
    private:
-    uint64_t* visits_;
-    bool admitted_;
+    Connection& to_;
   };
 
   Peer& peer() const { return *peer_; }

@@ -44,6 +44,8 @@ Syndrome decode(const mlx5::Entry& entry, uint32_t qpn, uint16_t index, Request*
   *out = Request{};
   out->op = static_cast<Opcode>(at[3]);
   out->signalled = (at[11] & 0x08) != 0;
+  if ((at[11] & 0x20) != 0) out->order = Order::after;
+  if ((at[11] & 0x80) != 0) out->order = Order::fence;
   if (at[0] != 0 || number<2>(at + 1) != index || number<3>(at + 4) != qpn || units < 1 ||
       units > 4)
     return Syndrome::local_operation;

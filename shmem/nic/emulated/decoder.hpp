@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/nic/mlx5.hpp"
+#include "shmem/nic/nic.hpp"
 
 namespace railshmem::nic::emulated {
 
@@ -12,6 +13,7 @@ constexpr uint64_t kMaxMessage = uint64_t{1} << 30;
 
 struct Request {
   mlx5::Opcode op;
+  Order order;
   bool signalled;          // its success is reported; a failure always is
   uint32_t length;         // bytes of payload
   const uint8_t* payload;  // inline, inside the entry; null: at `local`

@@ -18,13 +18,17 @@
 #include <optional>
 
 #include "shmem/base/settings.hpp"
+#include "shmem/nic/moves/queue.hpp"
 #include "shmem/nic/nic.hpp"
 
 namespace railshmem::nic {
 
-// `rails` NICs named emu0, emu1, ... of PE `pe`, whose GPU, if it has one, is `site`.
+// `rails` NICs named emu0, emu1, ... of PE `pe`, whose GPU, if it has one, is `site`. `moves`
+// outlives them and is driven (MoveQueue::progress) by the thread that drives them: it moves what
+// lies in a GPU's memory; null where nothing does.
 std::unique_ptr<Provider> make_emulated_provider(int pe, uint32_t rails,
                                                  const EmulatedSettings& settings,
-                                                 const std::optional<gpu::Site>& site = {});
+                                                 const std::optional<gpu::Site>& site = {},
+                                                 MoveQueue* moves = nullptr);
 
 }  // namespace railshmem::nic

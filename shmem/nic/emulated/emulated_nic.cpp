@@ -18,12 +18,13 @@ bool is_power_of_two(uint32_t n) {
 }  // namespace
 
 EmulatedNic::EmulatedNic(const NicLocation& location, SharedNic& shared,
-                         const EmulatedSettings& settings, const gpu::Site* site)
+                         const EmulatedSettings& settings, const gpu::Site* site, MoveQueue* moves)
     : location_(location),
       name_(text("emu", location.nic)),
       shared_(shared),
       settings_(settings),
       site_(site),
+      moves_(moves),
       regions_(shared),
       doorbells_(kMaxQueuePairs) {
   open_nic(shared_);
@@ -63,15 +64,19 @@ MemoryKey EmulatedNic::register_memory(void* address, std::size_t bytes, uint32_
   if (key == 0)
     fail(ErrorKind::argument, name_, ": ", kMaxRegions,
          " regions are registered, the most it holds");
+  if (moves_ != nullptr) moves_->runner().learn(address, bytes);
   return {key, key};
 }
 
 void EmulatedNic::deregister_memory(const MemoryKey& key) {
-  if (!regions_.revoke(key.lkey))
+  Region region;
+  const bool known = read_region(shared_, key.lkey, &region);
+  if (!known || !regions_.revoke(key.lkey))
     fail(ErrorKind::argument, name_, ": no region has the key ", key.lkey);
   for (EmulatedEndpoint* endpoint : endpoints_)
     if (endpoint != nullptr && endpoint->engine().connection())
       endpoint->engine().connection()->wait_for_visitor();
+  if (moves_ != nullptr) moves_->runner().forget(reinterpret_cast<void*>(region.base));
   regions_.recycle(key.lkey);
 }
 
@@ -129,7 +134,7 @@ std::shared_ptr<Peer> EmulatedNic::reach(const NicAddress& address) {
     fail(ErrorKind::init, location_.text(), " cannot reach ", far.text(), ": rails are isolated");
   try {
     auto& peer = peers_[{far.segment.device, far.segment.inode, far.nic}];
-    if (peer == nullptr) peer = std::make_shared<Peer>(far, site_);
+    if (peer == nullptr) peer = std::make_shared<Peer>(far, site_, moves_);
     // Pairs with open_nic and with the destructor.
     if (arch::load_acquire(&peer->nic().alive) == 0) fail(ErrorKind::init, "it is closed");
     return peer;

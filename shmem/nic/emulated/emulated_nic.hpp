@@ -15,7 +15,7 @@ namespace railshmem::nic::emulated {
 class EmulatedNic final : public Nic {
  public:
   EmulatedNic(const NicLocation& location, SharedNic& shared, const EmulatedSettings& settings,
-              const gpu::Site* site);
+              const gpu::Site* site, MoveQueue* moves);
   ~EmulatedNic() override;
 
   const std::string& name() const override { return name_; }
@@ -33,6 +33,7 @@ class EmulatedNic final : public Nic {
   SharedNic& shared() { return shared_; }
   const EmulatedSettings& settings() const { return settings_; }
   Faults* faults() const { return faults_.get(); }  // null: none
+  MoveQueue* moves() const { return moves_; }       // null: all memory is the host's
   const NicLocation& location() const { return location_; }
   // The peer, mapped; throws Error(init) with the reason where it cannot be reached.
   std::shared_ptr<Peer> reach(const NicAddress& address);
@@ -49,6 +50,7 @@ class EmulatedNic final : public Nic {
   SharedNic& shared_;
   const EmulatedSettings settings_;
   const gpu::Site* const site_;  // null: the PE has no GPU
+  MoveQueue* const moves_;
   Capabilities capabilities_;
   std::unique_ptr<Faults> faults_;
   bool cut_ = false;

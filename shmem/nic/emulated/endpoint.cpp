@@ -32,13 +32,25 @@ mlx5::Opcode hardware_opcode(Opcode op) {
   return mlx5::Opcode::nop;
 }
 
+uint8_t fence_flag(Order order) {
+  switch (order) {
+    case Order::free:
+      return 0;
+    case Order::after:
+      return mlx5::kSmallFence;
+    case Order::fence:
+      return mlx5::kFence;
+  }
+  return mlx5::kFence;
+}
+
 }  // namespace
 
 EmulatedEndpoint::EmulatedEndpoint(EmulatedNic& nic, uint32_t qpn, uint64_t* doorbell,
                                    uint32_t depth, uint32_t receive_depth)
     : nic_(nic),
       pair_(qpn, nic.shared().queue_pairs[slot_of(qpn)], depth),
-      engine_(pair_, nic.shared(), nic.settings(), nic.faults()),
+      engine_(pair_, nic.shared(), nic.settings(), nic.faults(), nic.moves()),
       doorbell_(doorbell),
       receive_depth_(receive_depth),
       token_(random_token()) {
@@ -86,8 +98,9 @@ void EmulatedEndpoint::check(const WorkRequest& request) const {
 }
 
 void EmulatedEndpoint::encode(const WorkRequest& request) {
+  const auto flags = static_cast<uint8_t>(mlx5::kAskCompletion | fence_flag(request.order));
   const mlx5::Place place{&pair_.entries[posted_ & pair_.mask()], pair_.qpn,
-                          static_cast<uint16_t>(posted_), mlx5::kAskCompletion};
+                          static_cast<uint16_t>(posted_), flags};
   const mlx5::Local local{request.local, request.lkey, request.length};
   const mlx5::Remote remote{request.remote, request.rkey};
   const void* source = reinterpret_cast<const void*>(request.local);

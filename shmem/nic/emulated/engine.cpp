@@ -8,14 +8,26 @@ using mlx5::CqeOpcode;
 using mlx5::Opcode;
 using mlx5::Syndrome;
 
+namespace {
+
+// A visit that never ends would keep the peer from taking memory back.
+constexpr uint32_t kLongestStay = 4096;
+
+}  // namespace
+
 Engine::Engine(QueuePair& pair, const SharedNic& own, const EmulatedSettings& settings,
-               Faults* faults)
+               Faults* faults, MoveQueue* moves)
     : pair_(pair),
       own_(own),
       atomics_(settings.atomics),
       faults_(faults),
-      outstanding_(pair.entries.size()) {
+      outstanding_(pair.entries.size()),
+      moves_(moves) {
   if (!settings.ordered) reordering_.emplace(settings.seed, pair.qpn);
+}
+
+Engine::~Engine() {
+  if (moves_ != nullptr) moves_->settle(*this);
 }
 
 bool Engine::advance() {
@@ -26,13 +38,10 @@ bool Engine::advance() {
   // More than the queue holds is a broken record; the entries' own indices will not fit either.
   announced_ = taken_ + std::min<uint64_t>(ahead, pair_.entries.size());
   bool moved = false;
-  while (taken_ != announced_ && may_take()) {
-    take();
-    moved = true;
-  }
+  while (taken_ != announced_ && may_take() && take()) moved = true;
   if (reordering_ && !reordering_->empty()) {
     for (uint32_t left = reordering_->burst(); left > 0 && !reordering_->empty(); --left)
-      place_one();
+      if (!place_one()) break;
     moved = true;
   }
   return retire() || moved;
@@ -40,28 +49,36 @@ bool Engine::advance() {
 
 // Draws the next entry's fate, once, and says whether its time has come.
 bool Engine::may_take() {
+  if (stayed_ > kLongestStay) return false;
   if (faults_ == nullptr || failed_) return true;
   if (!fate_)
     fate_ = faults_->draw(static_cast<Opcode>(pair_.entries[taken_ & pair_.mask()].bytes[3]));
   return fate_->placed_at == 0 || arch::clock_ns() >= fate_->placed_at;
 }
 
-void Engine::take() {
+// False: not now.
+bool Engine::take() {
   const Fate fate = fate_.value_or(Fate());
-  fate_.reset();
   Outstanding& next = outstanding(taken_);
   const mlx5::Entry& entry = pair_.entries[taken_ & pair_.mask()];
   next.fragments = 0;
+  next.moving = 0;
   next.executed = false;
   next.lost = fate.lost;
   next.answered_at = fate.answered_at;
   next.syndrome = decode(entry, pair_.qpn, static_cast<uint16_t>(taken_), &next.request);
   if (next.syndrome == Syndrome::ok && !failed_) {
-    if (fate.executed) next.syndrome = perform(next);
+    if (fate.executed) {
+      const Outcome outcome = perform(next);
+      if (!outcome) return false;
+      next.syndrome = *outcome;
+    }
     if (next.syndrome == Syndrome::ok) next.syndrome = fate.answer;
   }
+  fate_.reset();
   ++taken_;
   retire();
+  return true;
 }
 
 // Answers what is complete, oldest first; true when something was.
@@ -69,6 +86,7 @@ bool Engine::retire() {
   const uint64_t before = retired_;
   for (; retired_ != taken_; ++retired_) {
     Outstanding& oldest = outstanding(retired_);
+    if (oldest.moving != 0) break;  // also after a failure: its memory is in use
     if (failed_) {
       oldest.syndrome = Syndrome::flushed;
     } else if (oldest.fragments != 0 ||
@@ -118,7 +136,7 @@ bool Engine::shut() {
   return !connection_ || !connection_->visited();
 }
 
-Syndrome Engine::perform(Outstanding& next) {
+Engine::Outcome Engine::perform(Outstanding& next) {
   const Request& request = next.request;
   if (request.op == Opcode::nop) return Syndrome::ok;
   if (!connection_) return Syndrome::local_operation;
@@ -126,18 +144,42 @@ Syndrome Engine::perform(Outstanding& next) {
     scatter(next);
     return Syndrome::ok;
   }
-  const Connection::Visit visit(*connection_);
-  if (!visit.admitted()) return Syndrome::transport_retry;
-  const Syndrome found = execute(request);
-  next.executed = found == Syndrome::ok;
-  count_executed(taken_ + 1);
+  if (!stay_) stay_.emplace(*connection_);
+  Outcome found = Syndrome::transport_retry;
+  if (stay_->admitted()) {
+    found = execute(request, taken_);
+    next.executed = found == Syndrome::ok;
+    count_executed(taken_ + 1);
+  }
+  leave();
   return found;
+}
+
+// Ends the visit, unless moves are under way in it.
+void Engine::leave() {
+  ++stayed_;
+  if (moving_ != 0) return;
+  stay_.reset();
+  stayed_ = 0;
+}
+
+// A move that was added has ended.
+void Engine::moved(uint64_t index, bool well) {
+  Outstanding& of = outstanding(index);
+  --of.moving;
+  --moving_;
+  if (!well) {
+    of.executed = false;
+    if (of.syndrome == Syndrome::ok) of.syndrome = Syndrome::local_operation;
+  }
+  count_executed(taken_);
+  leave();
 }
 
 // Tells the peer, inside a visit, how much of what this queue pair asked for was done.
 void Engine::count_executed(uint64_t end) {
   while (executed_ != end && outstanding(executed_).executed &&
-         outstanding(executed_).fragments == 0)
+         outstanding(executed_).fragments == 0 && outstanding(executed_).moving == 0)
     ++executed_;
   connection_->tell_executed(executed_);
 }
@@ -148,7 +190,7 @@ void Engine::scatter(Outstanding& next) {
   const bool is_word = request.length <= 8 && (request.length & (request.length - 1)) == 0 &&
                        request.remote % request.length == 0;
   for (uint32_t offset = 0; offset < request.length;) {
-    while (reordering_->full()) place_one();
+    while (reordering_->full() && place_one()) continue;
     const uint32_t left = request.length - offset;
     const uint32_t bytes = is_word ? left : reordering_->piece(left);
     reordering_->add({taken_, offset, bytes});
@@ -158,19 +200,28 @@ void Engine::scatter(Outstanding& next) {
   next.executed = next.syndrome == Syndrome::ok;
 }
 
-void Engine::place_one() {
+// False: not now.
+bool Engine::place_one() {
   const Fragment fragment = reordering_->draw();
   Outstanding& of = outstanding(fragment.request);
-  const Connection::Visit visit(*connection_);
-  const Syndrome found = visit.admitted() ? write(of.request, fragment.offset, fragment.bytes)
-                                          : Syndrome::transport_retry;
+  if (!stay_) stay_.emplace(*connection_);
+  Outcome found = Syndrome::transport_retry;
+  if (stay_->admitted())
+    found = write(of.request, fragment.request, fragment.offset, fragment.bytes);
+  if (!found) {
+    reordering_->add(fragment);
+    leave();
+    return false;
+  }
   --of.fragments;
-  if (found != Syndrome::ok) {
-    of.syndrome = found;
+  if (*found != Syndrome::ok) {
+    of.syndrome = *found;
     of.executed = false;
   } else if (of.fragments == 0) {
     count_executed(taken_);
   }
+  leave();
+  return true;
 }
 
 }  // namespace railshmem::nic::emulated

@@ -4,11 +4,22 @@
 
 namespace railshmem::nic::emulated {
 
-Peer::Peer(const NicLocation& location, const gpu::Site* site)
-    : location_(location), site_(site), segment_(import_segment(location.segment, site)) {
+Peer::Peer(const NicLocation& location, const gpu::Site* site, MoveQueue* moves)
+    : location_(location),
+      site_(site),
+      moves_(moves),
+      segment_(import_segment(location.segment, site)) {
   const uint32_t used = arch::load_relaxed(&nic().regions_used);
   for (uint32_t i = 0; i < used; ++i)
     if (const uint32_t key = arch::load_acquire(&nic().regions[i].key)) map(key);
+}
+
+Peer::~Peer() {
+  for (const Mapped& mapped : mapped_) forget(mapped);
+}
+
+void Peer::forget(const Mapped& old) {
+  if (moves_ != nullptr && old.segment != nullptr) moves_->runner().forget(old.segment->data());
 }
 
 const Peer::Mapped* Peer::map(uint32_t key) {
@@ -18,8 +29,11 @@ const Peer::Mapped* Peer::map(uint32_t key) {
   Region region;
   if (!read_region(nic(), key, &region)) return nullptr;
   if (index >= mapped_.size()) mapped_.resize(index + 1);
+  forget(mapped_[index]);
   mapped_[index] = {key, region,
                     region.segment.bytes != 0 ? import_segment(region.segment, site_) : nullptr};
+  if (const auto& segment = mapped_[index].segment; moves_ != nullptr && segment != nullptr)
+    moves_->runner().learn(segment->data(), segment->bytes());
   return is_registered(nic(), key) ? &mapped_[index] : nullptr;
 }
 

@@ -8,14 +8,19 @@
 #include "shmem/nic/emulated/address.hpp"
 #include "shmem/nic/emulated/layout.hpp"
 #include "shmem/nic/emulated/regions.hpp"
+#include "shmem/nic/moves/queue.hpp"
 
 namespace railshmem::nic::emulated {
 
 class Peer {
  public:
   // Maps the peer's segment and every region it has registered so far. Throws Error(init) saying
-  // why one cannot be mapped. `site`: of this process's GPU, or null; outlives it.
-  Peer(const NicLocation& location, const gpu::Site* site);
+  // why one cannot be mapped. `site`: of this process's GPU, or null; outlives it, as `moves`
+  // does, which learns of the peer's memory: null where no NIC's memory is a GPU's.
+  Peer(const NicLocation& location, const gpu::Site* site, MoveQueue* moves);
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+  ~Peer();
 
   SharedNic& nic() const { return nic_in(*segment_, location_.nic); }
   uint32_t* sleep_word() const { return &header_in(*segment_).sleep_word; }
@@ -35,9 +40,11 @@ class Peer {
   };
   // Throws as the constructor does; null where the key is not valid.
   const Mapped* map(uint32_t key);
+  void forget(const Mapped& old);
 
   NicLocation location_;
   const gpu::Site* site_;
+  MoveQueue* moves_;
   std::shared_ptr<Segment> segment_;
   std::vector<Mapped> mapped_;  // by the index in the peer's table
 };

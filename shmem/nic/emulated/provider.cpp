@@ -9,7 +9,7 @@ namespace {
 class EmulatedProvider final : public Provider {
  public:
   EmulatedProvider(int pe, uint32_t rails, const EmulatedSettings& settings,
-                   const std::optional<gpu::Site>& site)
+                   const std::optional<gpu::Site>& site, MoveQueue* moves)
       : site_(site),
         segment_(emulated::create_segment("railshmem-nics", emulated::shared_bytes(rails))) {
     emulated::open_header(emulated::header_in(*segment_));
@@ -19,8 +19,9 @@ class EmulatedProvider final : public Provider {
       location.pe = pe;
       location.nic = index;
       location.rail = index;
-      nics_.push_back(std::make_unique<emulated::EmulatedNic>(
-          location, emulated::nic_in(*segment_, index), settings, site_ ? &*site_ : nullptr));
+      nics_.push_back(
+          std::make_unique<emulated::EmulatedNic>(location, emulated::nic_in(*segment_, index),
+                                                  settings, site_ ? &*site_ : nullptr, moves));
     }
   }
 
@@ -40,11 +41,12 @@ class EmulatedProvider final : public Provider {
 
 std::unique_ptr<Provider> make_emulated_provider(int pe, uint32_t rails,
                                                  const EmulatedSettings& settings,
-                                                 const std::optional<gpu::Site>& site) {
+                                                 const std::optional<gpu::Site>& site,
+                                                 MoveQueue* moves) {
   if (settings.faults.rail >= static_cast<int>(rails))
     fail(ErrorKind::init, "RAILSHMEM_FAULTS: rail ", settings.faults.rail,
          " is to go down, and the rails are 0 to ", rails - 1);
-  return std::make_unique<EmulatedProvider>(pe, rails, settings, site);
+  return std::make_unique<EmulatedProvider>(pe, rails, settings, site, moves);
 }
 
 }  // namespace railshmem::nic

@@ -8,20 +8,9 @@ namespace {
 using device::AtomicOp;
 using nic::Status;
 
-// What a request carries; its number travels as the immediate and comes back with the answer.
-struct Request {
-  uint64_t target;
-  uint64_t operand;
-  uint64_t compare;
-  uint8_t op;
-  uint8_t width;
-};
-static_assert(sizeof(Request) <= 44, "a request fits inside one entry");
-static_assert(sizeof(Request) <= Connections::kReceiveBytes, "a request fits a receive buffer");
-
 constexpr uint32_t kRefused = 0x80000000u;  // in the answer's immediate
 
-template <class T>
+template <class T, class Request>
 uint64_t apply(const Request& request, char* at) {
   return device::apply_atomic(static_cast<AtomicOp>(request.op), reinterpret_cast<T*>(at),
                               static_cast<T>(request.operand), static_cast<T>(request.compare));
@@ -30,16 +19,25 @@ uint64_t apply(const Request& request, char* at) {
 }  // namespace
 
 Atomics::Atomics(Connections& connections, const KeyTable& keys, char* heap, uint64_t heap_bytes,
-                 uint64_t scratch_offset, bool native, Client& client)
+                 uint64_t scratch_offset, bool native, nic::MoveQueue* moves, Client& client)
     : connections_(connections),
       keys_(keys),
       heap_(heap),
       heap_bytes_(heap_bytes),
       scratch_(reinterpret_cast<uint64_t*>(heap + scratch_offset)),
       native_(native),
+      moves_(moves),
       client_(client),
-      records_(kTasks) {
+      records_(kTasks),
+      answers_(kAnswers) {
+  static_assert(sizeof(Request) <= 44, "a request fits inside one entry");
+  static_assert(sizeof(Request) <= Connections::kReceiveBytes, "a request fits a receive buffer");
   for (uint32_t index = kTasks; index > 0; --index) free_.push_back(index - 1);
+  for (uint32_t index = kAnswers; index > 0; --index) free_answers_.push_back(index - 1);
+}
+
+Atomics::~Atomics() {
+  if (moves_ != nullptr) moves_->settle(*this);
 }
 
 bool Atomics::start(const AtomicTask& task) {
@@ -144,25 +142,53 @@ void Atomics::message_received(Channel& channel, const nic::Completion& completi
 }
 
 void Atomics::answer(Channel& channel, const nic::Completion& completion, const char* buffer) {
-  Request body;
+  Asked asked{&channel, completion.imm, {}};
+  Request& body = asked.body;
   std::memcpy(&body, buffer, sizeof body);
   connections_.give_back(channel, completion.index);  // before the answer lets the peer send again
-  nic::WorkRequest reply;
-  reply.op = nic::Opcode::send_imm;
-  reply.imm = completion.imm;
-  uint64_t value = 0;
   const bool valid = (body.width == 4 || body.width == 8) && body.target % body.width == 0 &&
                      body.target <= heap_bytes_ - body.width;
-  if (valid) {
-    char* at = heap_ + body.target;
-    value = body.width == 8 ? apply<uint64_t>(body, at) : apply<uint32_t>(body, at);
-  } else {
-    reply.imm |= kRefused;
+  if (!valid) return reply(asked, 0, true);
+  char* at = heap_ + body.target;
+  if (moves_ != nullptr && moves_->on_device(at)) {
+    asked_.push_back(asked);
+    pump_answers();
+    return;
   }
-  reply.inlined = true;
-  reply.local = reinterpret_cast<uint64_t>(&value);
-  reply.length = sizeof value;
-  channel.submit(reply, {});
+  reply(asked, body.width == 8 ? apply<uint64_t>(body, at) : apply<uint32_t>(body, at), false);
+}
+
+void Atomics::reply(const Asked& asked, uint64_t value, bool refused) {
+  nic::WorkRequest request;
+  request.op = nic::Opcode::send_imm;
+  request.imm = asked.imm | (refused ? kRefused : 0);
+  request.inlined = true;
+  request.local = reinterpret_cast<uint64_t>(&value);
+  request.length = sizeof value;
+  asked.channel->submit(request, {});
+}
+
+bool Atomics::pump_answers() {
+  bool went = false;
+  while (!asked_.empty() && !free_answers_.empty()) {
+    const Request& body = asked_.front().body;
+    const uint32_t index = free_answers_.back();
+    if (!moves_->add_atomic(*this, index, static_cast<AtomicOp>(body.op), heap_ + body.target,
+                            body.width, body.operand, body.compare, scratch_ + kTasks + index))
+      break;
+    answers_[index] = asked_.front();
+    asked_.pop_front();
+    free_answers_.pop_back();
+    went = true;
+  }
+  return went;
+}
+
+void Atomics::moved(uint64_t index, bool well) {
+  const Asked asked = answers_[index];
+  const uint64_t value = arch::load_acquire(scratch_ + kTasks + index);
+  free_answers_.push_back(static_cast<uint32_t>(index));
+  reply(asked, value, !well);
 }
 
 void Atomics::end(uint32_t index, uint64_t old_value, Status status) {

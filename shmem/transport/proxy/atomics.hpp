@@ -1,14 +1,17 @@
 // Atomics that cannot be done by load and store: executed in one place per target heap. Where every
 // NIC has native atomics that place is the target's NIC of its home rail (FETCH_AND_ADD,
 // COMPARE_AND_SWAP and loops of the latter); otherwise, and for 4-byte words, it is the target's
-// progress thread, asked by message and answering by message.
+// progress thread, asked by message and answering by message; where the word is in a GPU's memory,
+// that thread asks the GPU.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "kernels/shmem/atomic.hpp"
 #include "shmem/memory/key_table.hpp"
+#include "shmem/nic/moves/queue.hpp"
 #include "shmem/transport/proxy/connections.hpp"
 
 namespace railshmem::proxy {
@@ -25,12 +28,13 @@ struct AtomicTask {
   uint32_t slot = 0;  // result slot + 1; 0: nobody waits for the value
 };
 
-class Atomics {
+class Atomics final : private nic::MoveQueue::Owner {
  public:
-  static constexpr uint32_t kTasks = 256;  // in flight at once
+  static constexpr uint32_t kTasks = 256;    // in flight at once
+  static constexpr uint32_t kAnswers = 128;  // to peers, that wait for a GPU
 
-  // Heap bytes for the results of native atomics.
-  static constexpr uint64_t scratch_area() { return kTasks * sizeof(uint64_t); }
+  // Heap bytes for the results of native atomics, and of those that a GPU does for peers.
+  static constexpr uint64_t scratch_area() { return (kTasks + kAnswers) * sizeof(uint64_t); }
 
   // Told how an atomic ended: the old value, or the error, after which it may or may not have been
   // executed; or that it never left.
@@ -42,7 +46,8 @@ class Atomics {
   };
 
   Atomics(Connections& connections, const KeyTable& keys, char* heap, uint64_t heap_bytes,
-          uint64_t scratch_offset, bool native, Client& client);
+          uint64_t scratch_offset, bool native, nic::MoveQueue* moves, Client& client);
+  ~Atomics() override;
 
   // False, and nothing done, while kTasks are in flight.
   bool start(const AtomicTask& task);
@@ -55,11 +60,21 @@ class Atomics {
 
   // A message arrived: a request of the channel's peer, or the answer to one of ours.
   void message_received(Channel& channel, const nic::Completion& completion);
+  // Hands what peers asked for to the GPU, as far as there is room; true when something went.
+  bool pump_answers();
 
   uint64_t credit_waits() const { return credit_waits_.get(); }
   uint64_t retries() const { return retries_.get(); }
 
  private:
+  // What a request carries; its number travels as the immediate and comes back with the answer.
+  struct Request {
+    uint64_t target;
+    uint64_t operand;
+    uint64_t compare;
+    uint8_t op;
+    uint8_t width;
+  };
   struct Record {
     AtomicTask task;
     uint64_t expected = 0;  // what the compare-and-swap in flight expects
@@ -70,7 +85,14 @@ class Atomics {
   bool is_native(const AtomicTask& task) const { return native_ && task.width == 8; }
   void post_step(uint32_t index, nic::Opcode op, uint64_t operand, uint64_t compare);
   void send_request(uint32_t index);
+  struct Asked {
+    Channel* channel;
+    uint32_t imm;
+    Request body;
+  };
   void answer(Channel& channel, const nic::Completion& completion, const char* request);
+  void reply(const Asked& asked, uint64_t value, bool refused);
+  void moved(uint64_t index, bool well) override;
   void end(uint32_t index, uint64_t old_value, nic::Status status);
   AtomicTask free(uint32_t index);
 
@@ -80,9 +102,13 @@ class Atomics {
   uint64_t heap_bytes_;
   uint64_t* scratch_;
   bool native_;
+  nic::MoveQueue* moves_;
   Client& client_;
   std::vector<Record> records_;
   std::vector<uint32_t> free_;
+  std::deque<Asked> asked_;     // for a GPU's memory, and not handed to it
+  std::vector<Asked> answers_;  // of those that were: [kAnswers]
+  std::vector<uint32_t> free_answers_;
   Counter credit_waits_;
   Counter retries_;
 };

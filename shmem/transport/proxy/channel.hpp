@@ -42,6 +42,7 @@ struct Posted {
   uint64_t sequence = 0;  // of the command on its lane
   uint64_t target = 0;    // offset in the peer's heap
   uint64_t local = 0;     // local address; inlined: the value itself
+  nic::Order order = nic::Order::free;
 };
 
 class Channel {

@@ -112,6 +112,7 @@ uint32_t Proxy::local_key(uint64_t address, int rail) const {
 nic::WorkRequest Proxy::request_of(const LaneState& lane, const Posted& entry) const {
   nic::WorkRequest request;
   request.op = entry.op;
+  request.order = entry.order;
   request.inlined = entry.inlined;
   request.local = entry.inlined ? reinterpret_cast<uint64_t>(&entry.local) : entry.local;
   request.lkey = entry.inlined ? 0 : local_key(entry.local, lane.data->rail());
@@ -121,8 +122,12 @@ nic::WorkRequest Proxy::request_of(const LaneState& lane, const Posted& entry) c
   return request;
 }
 
-void Proxy::post(const Posted& entry) {
+void Proxy::post(Posted entry) {
   LaneState& lane = *lanes_[entry.lane];
+  if (lane.fence_next && entry.op == nic::Opcode::write) {
+    entry.order = nic::Order::fence;
+    lane.fence_next = false;
+  }
   lane.inflight_bytes += entry.length;
   lane.data->submit(request_of(lane, entry), entry);
 }
@@ -210,7 +215,7 @@ bool Proxy::issue_signal() {
   if (!lane.data->has_room()) return false;
   if (c.atomic_op == AtomicOp::set) {
     post({After::finish, nic::Opcode::write, true, current().lane_index, 0, sizeof c.value,
-          current().sequence, c.signal, c.value});
+          current().sequence, c.signal, c.value, nic::Order::after});
     return true;
   }
   AtomicTask task{
@@ -244,7 +249,8 @@ bool Proxy::issue_fence() {
   const bool nothing_else = lane.window.outstanding() == 1;  // the fence itself
   if (!nothing_else) {
     if (!parts_.ordered || lane.elsewhere > 0) return false;  // drain
-    lane.fenced = true;  // only WRITEs are in flight, and the queue pair orders WRITE after WRITE
+    // Only WRITEs are in flight, and the queue pair orders WRITE after WRITE.
+    lane.fenced = lane.fence_next = true;
   }
   complete_now();
   return true;

@@ -83,6 +83,7 @@ struct LaneState {
   uint64_t elsewhere = 0;
   // A fence was passed by WRITEs, which the queue pair orders; everything else still has to wait.
   bool fenced = false;
+  bool fence_next = false;             // the next WRITE is the first behind that fence
   std::deque<DeferredSignal> signals;  // in command order
   bool signal_in_flight = false;       // one SET at a time, so that a word never goes backwards
   Counter commands;

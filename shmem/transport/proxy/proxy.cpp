@@ -28,7 +28,7 @@ RingShape host_ring(const ProxyParts& parts) {
 Proxy::Proxy(const ProxyParts& parts)
     : parts_(parts),
       atomics_(parts.connections, parts.keys, parts.context.heap, parts.context.heap_bytes,
-               parts.scratch_offset, parts.native_atomics, *this),
+               parts.scratch_offset, parts.native_atomics, parts.moves, *this),
       consumer_block_(ConsumerSide::bytes(host_ring(parts))),
       producer_block_(ProducerSide::bytes(host_ring(parts))) {
   attach(ConsumerSide(host_ring(parts), consumer_block_.data()));
@@ -107,6 +107,8 @@ bool Proxy::step() {
   polls_.add();
   bool moved = false;
   for (const auto& nic : parts_.provider.nics()) moved |= nic->progress();
+  if (parts_.moves != nullptr) moved |= parts_.moves->progress();
+  moved |= atomics_.pump_answers();
   moved |= poll();
   if (!failing_.empty()) moved |= pump_failovers();
   moved |= parts_.connections.drain();

@@ -14,6 +14,7 @@
 #include "shmem/base/settings.hpp"
 #include "shmem/memory/key_table.hpp"
 #include "shmem/memory/registered_buffers.hpp"
+#include "shmem/nic/moves/queue.hpp"
 #include "shmem/nic/nic.hpp"
 #include "shmem/transport/proxy/atomics.hpp"
 #include "shmem/transport/proxy/connections.hpp"
@@ -31,9 +32,10 @@ struct ProxyParts {
   const RegisteredBuffers& buffers;  // local memory besides the heap
   device::DeviceContext& context;    // the host's, which is joined with the first ring
   uint64_t scratch_offset;
-  bool native_atomics;  // every NIC of the job has them
-  bool ordered;         // every NIC of the job places WRITEs in order
-  uint32_t spins;       // idle rounds before the thread yields its core
+  bool native_atomics;              // every NIC of the job has them
+  bool ordered;                     // every NIC of the job places WRITEs in order
+  uint32_t spins;                   // idle rounds before the thread yields its core
+  nic::MoveQueue* moves = nullptr;  // where some memory is a GPU's; driven by the progress thread
 };
 
 class Proxy final : private Atomics::Client {
@@ -99,7 +101,7 @@ class Proxy final : private Atomics::Client {
   uint32_t local_key(uint64_t address, int rail) const;
   After after_data() const;
   nic::WorkRequest request_of(const LaneState& lane, const Posted& entry) const;
-  void post(const Posted& entry);
+  void post(Posted entry);
   bool start_atomic(const AtomicTask& task);
   void complete_now();
   void fail_now();

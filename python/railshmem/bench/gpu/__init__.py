@@ -1,0 +1,1 @@
+"""`railshmem bench KIND --device cuda`: what kernels reach, beside kernels without the library."""
