@@ -18,7 +18,7 @@ from railshmem.bench.report import (
 )
 
 # What tells apart rows of one name.
-DETAILS = {"warps": "{} warps", "tokens": "{} tokens", "dtype": "{}", "sms": "{} SMs"}
+DETAILS = {"warps": "warps: {}", "tokens": "{} tokens", "dtype": "{}", "sms": "{} SMs"}
 
 
 def publish(job: GpuJob, results: Sequence[Result], json_target: str | None) -> None:
