@@ -113,6 +113,7 @@ class ExpertParallel {
   void free();
 
   const Config& config() const { return config_; }
+  const std::shared_ptr<Runtime>& runtime() const { return runtime_; }
 
  private:
   using DispatchCall = device::ep::DispatchCall;

@@ -38,7 +38,7 @@ __all__ = [
     "PendingDispatch",
 ]
 
-Layout = Literal["contiguous", "expert-major"]
+Layout = Literal["contiguous", "expert-major", "slots"]
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,8 @@ class Dispatched:
     padded_counts: NDArray[np.int64] | None
     """Expert-major: [experts of this PE] rows of each block."""
     handle: Handle
+    rows: NDArray[np.int64] | None = None
+    """[1] with fixed shapes: how many of the rows have come; the others hold what they held."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,10 @@ class PendingCombine:
 class ExpertParallel:
     """Dispatch and combine of layers of one shape.
 
+    On a GPU all arrays are its own (torch's, cupy's, DeviceArray), calls are ordered by `stream`
+    (torch's, cupy's, cuda.core's or a number; None: the default stream) and return before their
+    work is done. What stopped a kernel is raised by a later call, or by finish().
+
     Use it from one thread at a time, and with the same calls in the same order on every PE.
     """
 
@@ -160,6 +166,7 @@ class ExpertParallel:
         alignment: int = 1,
         handles: int = 1,
         blocks: int = 1,
+        fixed_shapes: bool = False,
         runtime: Runtime | None = None,
     ) -> None:
         """Collective, same arguments on every PE (`blocks` apart): takes its symmetric memory.
@@ -172,11 +179,16 @@ class ExpertParallel:
         max_received: the most rows that one PE takes, in the expert-major layout with those of
             zeros; default what all PEs can send. Only pages that are used take memory, but the heap
             must have room for all.
-        layout: "contiguous" or "expert-major"; see Dispatched.
+        layout: "contiguous", "expert-major" or "slots"; see Dispatched. "slots" is for few tokens:
+            nothing is agreed before rows move.
         alignment: expert-major: an expert's block has a multiple of so many rows.
         handles: dispatches whose rows and routing are kept at the same time, each in buffers of its
             own. A dispatch takes the buffers of the oldest.
-        blocks: threads that copy and sum. runtime: default the one of shmem_init.
+        blocks: threads that copy and sum; on a GPU the SMs that a call takes.
+        fixed_shapes: what dispatch returns always has max_received rows, and `rows` and the counts
+            lie beside them, in the GPU's memory if there is one: the host waits for nothing, so
+            that calls may be captured in a graph. A PE without room for its rows stops the job.
+        runtime: default the one of shmem_init.
 
         Raises ArgumentError naming the values, on every PE where they differ, and HeapExhausted.
         """
@@ -197,6 +209,7 @@ class ExpertParallel:
             alignment=alignment,
             handles=handles,
             blocks=blocks,
+            fixed_shapes=fixed_shapes,
         )
 
     def dispatch(
@@ -208,6 +221,7 @@ class ExpertParallel:
         *,
         handle: Handle | None = None,
         out: Outputs | None = None,
+        stream: Any = None,
     ) -> Dispatched:
         """Collective: sends tokens [T, hidden] to the owners of their experts, indices [T, topk].
 
@@ -224,9 +238,13 @@ class ExpertParallel:
         combine; then all may dispatch again. After a wait that failed this object can only be
         thrown away.
         """
-        return self.dispatch_recv(
-            self.dispatch_send(tokens, indices, weights, scales, handle=handle, out=out)
-        )
+        into = Outputs() if out is None else out
+        if _routed("dispatch", indices, weights, handle):
+            results = self._core.dispatch(tokens, indices, weights, scales, into._arrays, stream)
+        else:
+            core = _core_of("dispatch", handle)
+            results = self._core.dispatch_again(tokens, scales, core, into._arrays, stream)
+        return self._dispatched(results, into)
 
     def dispatch_send(
         self,
@@ -237,6 +255,7 @@ class ExpertParallel:
         *,
         handle: Handle | None = None,
         out: Outputs | None = None,
+        stream: Any = None,
     ) -> PendingDispatch:
         """Collective, as dispatch: returns when this PE's rows are on their way.
 
@@ -245,32 +264,29 @@ class ExpertParallel:
         `out` included, must stay as they are until dispatch_recv returns.
         """
         into = Outputs() if out is None else out
-        if handle is not None:
-            if indices is not None or weights is not None:
-                raise ArgumentError(
-                    "dispatch: a handle knows the routing: pass no indices and no weights with it"
-                )
-            core = self._core.dispatch_send_again(
-                tokens, scales, _core_of("dispatch", handle), into._arrays
-            )
-        elif indices is None or weights is None:
-            raise ArgumentError("dispatch: indices and weights are needed where no handle is given")
+        if _routed("dispatch", indices, weights, handle):
+            core = self._core.dispatch_send(tokens, indices, weights, scales, into._arrays, stream)
         else:
-            core = self._core.dispatch_send(tokens, indices, weights, scales, into._arrays)
+            core = self._core.dispatch_send_again(
+                tokens, scales, _core_of("dispatch", handle), into._arrays, stream
+            )
         return PendingDispatch(core, (tokens, indices, weights, scales), into)
 
-    def dispatch_recv(self, pending: PendingDispatch) -> Dispatched:
+    def dispatch_recv(self, pending: PendingDispatch, *, stream: Any = None) -> Dispatched:
         """Collective: places what came from other nodes and returns when this PE's rows are there.
 
         Rows that a PE forwards inside its node, and the copies for a token's further experts in the
         expert-major layout, are its own work and happen here.
         """
-        *views, counts, expert_counts, padded_counts = self._core.dispatch_recv(pending._core)
+        return self._dispatched(self._core.dispatch_recv(pending._core, stream), pending._out)
+
+    def _dispatched(self, results: Any, out: Outputs) -> Dispatched:
+        *views, counts, expert_counts, padded_counts, rows, core = results
         if self._by_expert:
             views[1:3] = [view.reshape(-1) for view in views[1:3]]
         tokens, row_weights, row_indices, row_scales = (
-            view if given is None else given[: pending.rows]
-            for view, given in zip(views, pending._out._arrays, strict=True)
+            view if given is None else given[: int(core.rows)]
+            for view, given in zip(views, out._arrays, strict=True)
         )
         return Dispatched(
             tokens,
@@ -280,11 +296,17 @@ class ExpertParallel:
             counts,
             expert_counts if self._by_expert else None,
             padded_counts if self._by_expert else None,
-            Handle(self._core, pending._core),
+            Handle(self._core, core),
+            rows,
         )
 
     def combine(
-        self, expert_out: NDArray[Any], handle: Handle, *, out: NDArray[Any] | None = None
+        self,
+        expert_out: NDArray[Any],
+        handle: Handle,
+        *,
+        out: NDArray[Any] | None = None,
+        stream: Any = None,
     ) -> NDArray[Any]:
         """Collective: returns [T, hidden] of combine_dtype: for each token the sum of its rows.
 
@@ -294,11 +316,13 @@ class ExpertParallel:
         float32 and rounds it to combine_dtype; rows of zeros are not read.
 
         Sums over PEs are formed in float32, in a fixed order, and rounded once; a token that went
-        nowhere gives zeros. `out` takes the result in place of a new array.
+        nowhere gives zeros. `out` takes the result in place of a new array, and is needed on a GPU.
         """
-        return self._core.combine(expert_out, _core_of("combine", handle), out)
+        return self._core.combine(expert_out, _core_of("combine", handle), out, stream)
 
-    def combine_send(self, expert_out: NDArray[Any], handle: Handle) -> PendingCombine:
+    def combine_send(
+        self, expert_out: NDArray[Any], handle: Handle, *, stream: Any = None
+    ) -> PendingCombine:
         """Collective, as combine: returns when the other PEs can go on without this one.
 
         In a job of one node it waits for nobody. With several it waits until the PEs of this node
@@ -307,21 +331,38 @@ class ExpertParallel:
         on the PEs of this node.
         """
         core = _core_of("combine", handle)
-        self._core.combine_send(expert_out, core)
+        self._core.combine_send(expert_out, core, stream)
         return PendingCombine(core, expert_out)
 
     def combine_recv(
-        self, pending: PendingCombine, *, out: NDArray[Any] | None = None
+        self, pending: PendingCombine, *, out: NDArray[Any] | None = None, stream: Any = None
     ) -> NDArray[Any]:
         """Collective: waits for the other PEs' results and sums them, as combine."""
-        return self._core.combine_recv(pending._core, out)
+        return self._core.combine_recv(pending._core, out, stream)
+
+    def finish(self, stream: Any = None) -> None:
+        """Waits for the stream's work and raises what stopped a kernel."""
+        self._core.finish(stream)
 
     def free(self) -> None:
         """Collective: gives the symmetric memory back, and with it what dispatch returned."""
         self._core.free()
 
 
-def _core_of(call: str, handle: Handle) -> Any:
+def _routed(call: str, indices: Any, weights: Any, handle: Handle | None) -> bool:
+    """Whether the call brings its routing; else the handle has it."""
+    if handle is None:
+        if indices is None or weights is None:
+            raise ArgumentError(f"{call}: indices and weights are needed where no handle is given")
+        return True
+    if indices is not None or weights is not None:
+        raise ArgumentError(
+            f"{call}: a handle knows the routing: pass no indices and no weights with it"
+        )
+    return False
+
+
+def _core_of(call: str, handle: Handle | None) -> Any:
     if not isinstance(handle, Handle):
         raise ArgumentError(
             f"{call}: handle of type {type(handle).__name__} is not what dispatch returned"
