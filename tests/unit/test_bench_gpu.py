@@ -62,7 +62,7 @@ def test_other_figures_have_a_line_each() -> None:
     signal = Result("signal", 1.6, 2.0, limit_us=1.5, rival="NVSHMEM", rival_us=3.2)
     layer = Result("ep", 400.0, 410.0, extra={"tokens": 128, "dtype": "fp8", "sms": 24})
     text = plain_text(report.table_of([rate, signal, layer]))
-    for part in ("proxy_post (8 warps)", "50.0", "1.25x", "1.07x", "NVSHMEM", "2.00x"):
+    for part in ("proxy_post (warps: 8)", "50.0", "1.25x", "1.07x", "NVSHMEM", "2.00x"):
         assert part in text
     assert "ep (128 tokens, fp8, 24 SMs)" in text
 

@@ -28,7 +28,7 @@ WARP = 32
 RING_SHIFT = 16  # 65,536 commands: a burst is more
 POSTS = 1 << 19  # a sample, of each warp at most
 MOST_POSTS = 1 << 21
-TRIPS = 2000
+TRIPS = 1000
 END_TO_END, END_TO_END_TRIPS = 1 << 14, 200
 BYTES = 8
 
