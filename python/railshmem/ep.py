@@ -12,8 +12,8 @@ In the expert-major layout received rows are grouped: those of expert e of this 
 Row i of the expert buffer is what that expert makes of row i, and combine applies the weights.
 
 In the layout by slots every token of every PE has its place in `got.tokens`, whether it comes or
-not: token t of PE p is row p * max_tokens + t, with -1 in all of `got.indices[row]` where it did not
-come. Nothing has to be agreed before rows move: for few tokens, where time counts. What a dispatch
+not: token t of PE p is row p * max_tokens + t, with -1 in all of `got.indices[row]` where it did
+not come. Nothing has to be agreed before rows move: for few tokens, where time counts. What a dispatch
 delivered may be overwritten by the next one into its buffers as soon as it has been combined.
 
 On GPUs everything happens on a stream and calls return before it has happened, but dispatch waits
