@@ -80,9 +80,6 @@ struct ContextHandle {
 // SHMEM_CTX_DEFAULT.
 struct DefaultContext {};
 
-// Whatever stands for a stream in Python; None is the default stream.
-gpu::Stream stream_of(py::handle stream, const char* call);
-
 // A team argument: a Team, or one of the predefined ones of `runtime`.
 std::shared_ptr<Team> team_of(const Runtime& runtime, const char* call, py::handle team);
 

@@ -1,10 +1,11 @@
-// Expert parallelism on numpy's arrays and on those of GPUs; railshmem/ep.py is what people import.
+// Expert parallelism on numpy arrays and those of GPUs; railshmem/ep.py is what people import.
 #include "ep/expert_parallel.hpp"
 
 #include <pybind11/stl.h>
 
 #include "python/bindings/array_view.hpp"
 #include "python/bindings/device_layout.hpp"
+#include "python/bindings/stream_argument.hpp"
 
 namespace railshmem::python {
 namespace {
@@ -19,20 +20,21 @@ std::string text_of(py::handle object) {
 enum class Access : uint8_t { read, write };
 enum class Rank : uint8_t { two, one_or_two };  // one: a column
 
-// An array of two dimensions; `name` and `call` are for the error.
+// An array of two dimensions: numpy's, or where the job runs on GPUs any array of this PE's GPU.
+// `name` and `call` are for the error.
 Matrix matrix_of(py::handle object, const char* call, const char* name,
                  Access access = Access::read, Rank rank = Rank::two) {
   if (!py::hasattr(object, "shape"))
     fail(ErrorKind::argument, call, ": ", name, " of type ", Py_TYPE(object.ptr())->tp_name,
-         " is no array");
+         " is not an array");
   const ArrayView view(object, call, name, access == Access::write);
-  const auto shape = py::tuple(object.attr("shape"));
+  const py::tuple shape = py::tuple(object.attr("shape"));
   const bool column = rank == Rank::one_or_two && shape.size() == 1;
-  if (shape.size() != 2 && !column)
+  if ((shape.size() != 2 && !column) || !view.typed())
     fail(ErrorKind::argument, call, ": ", name, " has shape ", text_of(shape),
          ": expected two dimensions");
   try {
-    return {view.data(), shape[0].cast<int64_t>(), column ? 1 : shape[1].cast<int64_t>(),
+    return {view.data(), py::cast<int64_t>(shape[0]), column ? 1 : py::cast<int64_t>(shape[1]),
             ep::type_from(text_of(view.dtype()))};
   } catch (const Error& error) {
     fail(ErrorKind::argument, call, ": ", name, ": ", error.what());
@@ -40,12 +42,13 @@ Matrix matrix_of(py::handle object, const char* call, const char* name,
 }
 
 // A view of memory that `owner` keeps alive.
-py::object array_of(const ExpertParallel& exchange, const Matrix& matrix, const py::object& owner) {
+py::object array_of(const Matrix& matrix, const py::object& owner) {
   // Knows the types that numpy lacks once ml_dtypes has been imported.
   const auto dtype = py::dtype::from_args(py::str(ep::name_of(matrix.type)));
-  py::array elements(dtype, {matrix.rows, matrix.columns}, {}, matrix.data, owner);
-  if (exchange.runtime()->gpu() == nullptr) return std::move(elements);
-  return device_array(exchange.runtime(), elements);
+  const py::array elements(dtype, {matrix.rows, matrix.columns}, {}, matrix.data, owner);
+  const auto& exchange = py::cast<const ExpertParallel&>(owner);
+  return exchange.runtime()->gpu() == nullptr ? py::object(elements)
+                                              : device_array(exchange.runtime(), elements);
 }
 
 std::unique_ptr<ExpertParallel> make(std::shared_ptr<Runtime> runtime, int64_t hidden,
@@ -86,23 +89,27 @@ ep::Outputs outputs_of(const py::tuple& out) {
           given(out[3], "out.scales", Access::write)};
 }
 
-ep::Batch batch_of(py::handle tokens, py::handle indices, py::handle weights, py::handle scales) {
+struct Given {
+  const ep::Batch batch;
+  const ep::Outputs out;
+  const gpu::Stream stream;
+};
+Given given_of(py::handle tokens, py::handle indices, py::handle weights, py::handle scales,
+               const py::tuple& out, py::handle stream) {
   ep::Batch batch;
   batch.tokens = matrix_of(tokens, "dispatch", "tokens");
   batch.indices = matrix_of(indices, "dispatch", "indices");
   batch.weights = matrix_of(weights, "dispatch", "weights");
   batch.scales = given(scales, "scales");
-  return batch;
+  return {batch, outputs_of(out), stream_of(stream, "dispatch")};
 }
 
 ep::Handle dispatch_send(ExpertParallel& self, py::handle tokens, py::handle indices,
                          py::handle weights, py::handle scales, const py::tuple& out,
                          py::handle stream) {
-  const ep::Batch batch = batch_of(tokens, indices, weights, scales);
-  const ep::Outputs into = outputs_of(out);
-  const gpu::Stream on = stream_of(stream, "dispatch");
+  const Given it = given_of(tokens, indices, weights, scales, out, stream);
   const HookScope released;
-  return self.dispatch_send(batch, into, on);
+  return self.dispatch_send(it.batch, it.out, it.stream);
 }
 
 ep::Handle dispatch_send_again(ExpertParallel& self, py::handle tokens, py::handle scales,
@@ -115,40 +122,39 @@ ep::Handle dispatch_send_again(ExpertParallel& self, py::handle tokens, py::hand
   return self.dispatch_send(rows, row_scales, known, into, on);
 }
 
-// int64 numbers where they are: counts that the host does not wait for.
-py::object counts_at(const ExpertParallel& exchange, const void* at, int64_t count,
-                     const py::object& owner) {
-  const py::object column = array_of(exchange, {at, count, 1, ep::Type::int64}, owner);
-  return column.attr("reshape")(-1);
-}
-
-py::object counts_of(const std::vector<int64_t>& values) {
+py::array_t<int64_t> array_of(const std::vector<int64_t>& values) {
   return py::array_t<int64_t>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
-// Views of what was received, its counts, and the handle.
-py::tuple results_of(const py::object& self, const ep::Received& got) {
+// (handle, arrays, counts): as railshmem.ep.Dispatched has them.
+py::tuple tuple_of(const py::object& self, const ep::Received& got) {
   const auto& exchange = py::cast<const ExpertParallel&>(self);
-  const auto array = [&](const Matrix& matrix) { return array_of(exchange, matrix, self); };
-  py::object counts = counts_of(got.counts);
-  py::object expert_counts = counts_of(got.expert_counts);
-  py::object padded_counts = counts_of(got.padded_counts);
-  py::object rows = py::none();
-  if (exchange.config().fixed()) {
-    const ep::Counts at = exchange.counts(got.handle);
-    const int n_pes = exchange.runtime()->n_pes();
-    const auto pe = static_cast<int64_t>(exchange.runtime()->my_pe());
-    const int64_t experts = exchange.config().experts;
-    const int64_t mine = (pe + 1) * experts / n_pes - pe * experts / n_pes;
-    rows = counts_at(exchange, at.rows, 1, self);
-    counts = counts_at(exchange, at.counts, n_pes, self);
-    if (at.expert_counts != nullptr) {
-      expert_counts = counts_at(exchange, at.expert_counts, mine, self);
-      padded_counts = counts_at(exchange, at.padded_counts, mine, self);
-    }
-  }
-  return py::make_tuple(array(got.tokens), array(got.weights), array(got.indices),
-                        array(got.scales), counts, expert_counts, padded_counts, rows, got.handle);
+  const py::tuple arrays = py::make_tuple(array_of(got.tokens, self), array_of(got.weights, self),
+                                          array_of(got.indices, self), array_of(got.scales, self));
+  if (!exchange.config().fixed())
+    return py::make_tuple(got.handle, arrays,
+                          py::make_tuple(array_of(got.counts), array_of(got.expert_counts),
+                                         array_of(got.padded_counts), py::none()));
+  const ep::Counts at = exchange.counts(got.handle);
+  const auto column = [&](const void* data, int64_t n) {
+    return array_of({data, n, 1, ep::Type::int64}, self).attr("reshape")(-1);
+  };
+  const int64_t experts = exchange.config().by_expert() ? exchange.my_experts() : 0;
+  return py::make_tuple(got.handle, arrays,
+                        py::make_tuple(column(at.counts, exchange.runtime()->n_pes()),
+                                       column(at.expert_counts, experts),
+                                       column(at.padded_counts, experts), column(at.rows, 1)));
+}
+
+py::tuple dispatch(const py::object& self, py::handle tokens, py::handle indices,
+                   py::handle weights, py::handle scales, const py::tuple& out, py::handle stream) {
+  auto& exchange = py::cast<ExpertParallel&>(self);
+  const Given it = given_of(tokens, indices, weights, scales, out, stream);
+  const ep::Received got = [&] {
+    const HookScope released;
+    return exchange.dispatch(it.batch, it.out, it.stream);
+  }();
+  return tuple_of(self, got);
 }
 
 py::tuple dispatch_recv(const py::object& self, const ep::Handle& handle, py::handle stream) {
@@ -158,65 +164,35 @@ py::tuple dispatch_recv(const py::object& self, const ep::Handle& handle, py::ha
     const HookScope released;
     return exchange.dispatch_recv(handle, on);
   }();
-  return results_of(self, got);
-}
-
-// Both halves at once, which a GPU does in one kernel.
-py::tuple dispatch(const py::object& self, py::handle tokens, py::handle indices,
-                   py::handle weights, py::handle scales, const py::tuple& out, py::handle stream) {
-  auto& exchange = py::cast<ExpertParallel&>(self);
-  const ep::Batch batch = batch_of(tokens, indices, weights, scales);
-  const ep::Outputs into = outputs_of(out);
-  const gpu::Stream on = stream_of(stream, "dispatch");
-  const ep::Received got = [&] {
-    const HookScope released;
-    return exchange.dispatch(batch, into, on);
-  }();
-  return results_of(self, got);
-}
-
-py::tuple dispatch_again(const py::object& self, py::handle tokens, py::handle scales,
-                         const ep::Handle& known, const py::tuple& out, py::handle stream) {
-  auto& exchange = py::cast<ExpertParallel&>(self);
-  const Matrix rows = matrix_of(tokens, "dispatch", "tokens");
-  const std::optional<Matrix> row_scales = given(scales, "scales");
-  const ep::Outputs into = outputs_of(out);
-  const gpu::Stream on = stream_of(stream, "dispatch");
-  const ep::Received got = [&] {
-    const HookScope released;
-    return exchange.dispatch(rows, row_scales, known, into, on);
-  }();
-  return results_of(self, got);
+  return tuple_of(self, got);
 }
 
 py::object expert_buffer(const py::object& self, const ep::Handle& handle) {
   const auto& exchange = py::cast<const ExpertParallel&>(self);
   const ep::Config& config = exchange.config();
-  return array_of(exchange,
-                  {exchange.expert_buffer(handle), handle.rows, config.hidden, config.combined()},
+  return array_of({exchange.expert_buffer(handle), handle.rows, config.hidden, config.combined()},
                   self);
 }
 
-// The caller's array for the sums, or a new one.
-py::object sums_of(const ExpertParallel& exchange, const ep::Handle& handle,
-                   const py::object& out) {
+// The caller's array for the sums, or one that is there, or a new one.
+py::object sums_of(const py::object& self, const ep::Handle& handle, const py::object& out) {
   if (!out.is_none()) return out;
+  const auto& exchange = py::cast<const ExpertParallel&>(self);
+  if (exchange.runtime()->gpu() != nullptr) return array_of(exchange.sums(handle), self);
   const ep::Config& config = exchange.config();
-  if (exchange.runtime()->gpu() != nullptr)
-    fail(ErrorKind::argument, "combine: out is needed on a GPU: [", handle.tokens, ", ",
-         config.hidden, "] of ", ep::name_of(config.combined()), ", such as torch.empty gives");
   const auto dtype = py::dtype::from_args(py::str(ep::name_of(config.combined())));
   return py::array(dtype, {handle.tokens, config.hidden});
 }
 
-py::object combine(ExpertParallel& self, py::handle expert_out, const ep::Handle& handle,
+py::object combine(const py::object& self, py::handle expert_out, const ep::Handle& handle,
                    const py::object& out, py::handle stream) {
+  auto& exchange = py::cast<ExpertParallel&>(self);
   const Matrix results = matrix_of(expert_out, "combine", "expert_out");
   py::object into = sums_of(self, handle, out);
   const Matrix sums = matrix_of(into, "combine", "out", Access::write);
   const gpu::Stream on = stream_of(stream, "combine");
   const HookScope released;
-  self.combine(results, handle, sums, on);
+  exchange.combine(results, handle, sums, on);
   return into;
 }
 
@@ -228,13 +204,14 @@ void combine_send(ExpertParallel& self, py::handle expert_out, const ep::Handle&
   self.combine_send(results, handle, on);
 }
 
-py::object combine_recv(ExpertParallel& self, const ep::Handle& handle, const py::object& out,
+py::object combine_recv(const py::object& self, const ep::Handle& handle, const py::object& out,
                         py::handle stream) {
+  auto& exchange = py::cast<ExpertParallel&>(self);
   py::object into = sums_of(self, handle, out);
   const Matrix sums = matrix_of(into, "combine_recv", "out", Access::write);
   const gpu::Stream on = stream_of(stream, "combine_recv");
   const HookScope released;
-  self.combine_recv(handle, sums, on);
+  exchange.combine_recv(handle, sums, on);
   return into;
 }
 
@@ -256,8 +233,6 @@ void bind_ep(py::module_& m) {
            py::arg("alignment"), py::arg("handles"), py::arg("blocks"), py::arg("fixed_shapes"))
       .def("dispatch", &dispatch, py::arg("tokens"), py::arg("indices"), py::arg("weights"),
            py::arg("scales"), py::arg("out"), py::arg("stream"))
-      .def("dispatch_again", &dispatch_again, py::arg("tokens"), py::arg("scales"),
-           py::arg("known"), py::arg("out"), py::arg("stream"))
       .def("dispatch_send", &dispatch_send, py::arg("tokens"), py::arg("indices"),
            py::arg("weights"), py::arg("scales"), py::arg("out"), py::arg("stream"))
       .def("dispatch_send_again", &dispatch_send_again, py::arg("tokens"), py::arg("scales"),

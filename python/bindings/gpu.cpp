@@ -3,8 +3,10 @@
 
 #include "python/bindings/array_view.hpp"
 #include "python/bindings/device_layout.hpp"
+#include "python/bindings/stream_argument.hpp"
 
 namespace railshmem::python {
+
 gpu::Stream stream_of(py::handle stream, const char* call) {
   const auto number = [](const py::object& value) {
     return reinterpret_cast<gpu::Stream>(py::cast<uintptr_t>(value));

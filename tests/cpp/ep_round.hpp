@@ -170,14 +170,13 @@ inline int wrong_slots(const EpRound& round, const ep::Config& config, int n_pes
     wrong += counts[source] != round.tokens(source);
     for (int token = 0; token < config.max_tokens; ++token) {
       const int64_t row = source * config.max_tokens + token;
-      const bool comes = token < round.tokens(source) &&
-                         round.destinations(source, token).count(pe) > 0;
+      const bool comes =
+          token < round.tokens(source) && round.destinations(source, token).count(pe) > 0;
       for (int k = 0; k < config.topk; ++k) {
         const int id = comes ? round.expert(source, token, k) : -1;
         const int local = round.owner(id) == pe ? id - round.first_expert(pe) : -1;
         wrong += indices[row * config.topk + k] != local;
-        if (comes)
-          wrong += weights[row * config.topk + k] != round.weight(source, token, k);
+        if (comes) wrong += weights[row * config.topk + k] != round.weight(source, token, k);
       }
       for (int column = 0; column < config.hidden && comes; ++column)
         wrong += tokens[row * config.hidden + column] != round.value(source, token, column);
