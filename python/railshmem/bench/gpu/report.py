@@ -17,6 +17,8 @@ from railshmem.bench.report import (
     size_text,
 )
 
+WIDTH = 140  # names say much
+
 # What tells apart rows of one name.
 DETAILS = {"warps": "warps: {}", "tokens": "{} tokens", "dtype": "{}", "sms": "{} SMs"}
 
@@ -27,7 +29,7 @@ def publish(job: GpuJob, results: Sequence[Result], json_target: str | None) -> 
     others = [row for row in results if not _blocks(row)]
     tables = [bandwidth_table(by_blocks)] if by_blocks else []
     tables += [table_of(others)] if others else []
-    deliver(results, json_target, job.origin, plain_text(job.title, *tables))
+    deliver(results, json_target, job.origin, plain_text(job.title, *tables, width=WIDTH))
 
 
 def bandwidth_table(results: Sequence[Result]) -> Table:
