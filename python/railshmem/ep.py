@@ -14,7 +14,8 @@ Row i of the expert buffer is what that expert makes of row i, and combine appli
 In the layout by slots every token of every PE has its place in `got.tokens`, whether it comes or
 not: token t of PE p is row p * max_tokens + t, with -1 in all of `got.indices[row]` where it did
 not come. Nothing has to be agreed before rows move: for few tokens, where time counts. What a
-dispatch delivered may be overwritten by the next one into its buffers as soon as it has been combined.
+dispatch delivered may be overwritten by the next one into its buffers as soon as it has been
+combined.
 
 On GPUs everything happens on a stream and calls return before it has happened, but dispatch waits
 for the counts. With `fixed_shapes` it does not: arrays always have `max_received` rows and the
