@@ -28,7 +28,7 @@ RSH_DEVICE bool names(const Exchange& x, const Stream& stream, uint64_t row, con
   RSH_ROLLED
   for (uint64_t first = 0; first < topk && !found; first += kBatch) {
     int64_t ids[kBatch];
-    Home homes[kBatch];
+    Home homes[kBatch] = {};
     RSH_UNROLL
     for (uint64_t i = 0; i < kBatch; ++i)
       ids[i] = first + i < topk ? id_at(stream.ids, row * topk + first + i) : -1;
@@ -86,7 +86,7 @@ RSH_DEVICE void mark_row(const Exchange& x, const Stream& stream, uint64_t row, 
   RSH_ROLLED
   for (uint64_t first = 0; first < topk; first += kBatch) {
     int32_t ids[kBatch];
-    Home homes[kBatch];
+    Home homes[kBatch] = {};
     RSH_UNROLL
     for (uint64_t i = 0; i < kBatch; ++i) ids[i] = first + i < topk ? take(first + i) : -1;
     RSH_UNROLL
