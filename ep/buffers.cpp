@@ -76,6 +76,8 @@ void take_staging(Carver& carver, const Config& config, const Sizes& n, device::
   out.staged_meta = carver.take<char>(n.slots, out.meta_bytes);
   out.send_rows = carver.take<char>(n.nodes > 0 ? n.tokens : 0, config.token_bytes());
   out.send_meta = carver.take<char>(n.nodes, out.meta_bytes);
+  out.send_scales =
+      carver.take<float>(n.nodes > 0 && config.quantise_from ? n.tokens : 0, n.scales);
   out.partials_in = carver.take<float>(n.nodes, n.tokens, n.hidden);
   out.partials_out = carver.take<float>(n.slots, n.tokens, n.hidden);
 }

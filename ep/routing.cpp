@@ -26,8 +26,11 @@ device::ep::Rows rows_of(Layout layout) {
 }
 
 device::ep::Shape shape_of(const Config& config, int n_pes) {
-  device::ep::Shape shape;
+  device::ep::Shape shape{};
   shape.rows = rows_of(config.layout);
+  if (config.quantise_from)
+    shape.given =
+        *config.quantise_from == Type::bf16 ? device::ep::Given::bf16 : device::ep::Given::fp16;
   shape.hidden = static_cast<uint64_t>(config.hidden);
   shape.topk = static_cast<uint64_t>(config.topk);
   shape.scales = static_cast<uint64_t>(config.scales());

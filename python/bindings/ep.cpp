@@ -57,7 +57,8 @@ std::unique_ptr<ExpertParallel> make(std::shared_ptr<Runtime> runtime, int64_t h
                                      const std::optional<std::string>& combine_dtype,
                                      std::optional<int64_t> max_received, const std::string& layout,
                                      int64_t alignment, int64_t handles, int64_t blocks,
-                                     bool fixed_shapes) {
+                                     bool fixed_shapes,
+                                     const std::optional<std::string>& quantise_from, bool bulk) {
   ep::Config config;
   config.hidden = hidden;
   config.experts = experts;
@@ -71,6 +72,8 @@ std::unique_ptr<ExpertParallel> make(std::shared_ptr<Runtime> runtime, int64_t h
   config.handles = handles;
   config.blocks = blocks;
   config.fixed_shapes = fixed_shapes;
+  config.bulk = bulk;
+  if (quantise_from) config.quantise_from = ep::type_from(*quantise_from);
   const HookScope released;
   return std::make_unique<ExpertParallel>(std::move(runtime), config);
 }
@@ -230,7 +233,8 @@ void bind_ep(py::module_& m) {
       .def(py::init(&make), py::arg("runtime"), py::kw_only(), py::arg("hidden"),
            py::arg("experts"), py::arg("topk"), py::arg("max_tokens"), py::arg("dtype"),
            py::arg("combine_dtype"), py::arg("max_received"), py::arg("layout"),
-           py::arg("alignment"), py::arg("handles"), py::arg("blocks"), py::arg("fixed_shapes"))
+           py::arg("alignment"), py::arg("handles"), py::arg("blocks"), py::arg("fixed_shapes"),
+           py::arg("quantise_from"), py::arg("bulk"))
       .def("dispatch", &dispatch, py::arg("tokens"), py::arg("indices"), py::arg("weights"),
            py::arg("scales"), py::arg("out"), py::arg("stream"))
       .def("dispatch_send", &dispatch_send, py::arg("tokens"), py::arg("indices"),

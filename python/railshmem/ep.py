@@ -14,8 +14,7 @@ Row i of the expert buffer is what that expert makes of row i, and combine appli
 In the layout by slots every token of every PE has its place in `got.tokens`, whether it comes or
 not: token t of PE p is row p * max_tokens + t, with -1 in all of `got.indices[row]` where it did
 not come. Nothing has to be agreed before rows move: for few tokens, where time counts. What a
-dispatch delivered may be overwritten by the next one into its buffers as soon as it has been
-combined.
+dispatch delivered may be overwritten by the next one into its buffers once it has been combined.
 
 On GPUs everything happens on a stream and calls return before it has happened, but dispatch waits
 for the counts. With `fixed_shapes` it does not: arrays always have `max_received` rows and the
@@ -179,6 +178,8 @@ class ExpertParallel:
         handles: int = 1,
         blocks: int = 1,
         fixed_shapes: bool = False,
+        quantise_from: DTypeLike | None = None,
+        bulk: bool = False,
         runtime: Runtime | None = None,
     ) -> None:
         """Collective, same arguments on every PE (`blocks` apart): takes its symmetric memory.
@@ -198,6 +199,11 @@ class ExpertParallel:
         blocks: threads that copy and sum; on a GPU processors, for the time of each half.
         fixed_shapes: the host waits for no counts; see above. Where more rows come than
             max_received, kernels stop the PEs of the node, and the next call raises.
+        quantise_from: bfloat16 or float16: tokens are given in this type, and dispatch makes dtype
+            float8_e4m3fn of them, with a scale per 128 elements: amax / 448, the elements rounded
+            after times 448 / amax, in float32; zeros where amax is below 2**-100.
+        bulk: on NVIDIA GPUs from compute capability 9.0 on, dispatch moves rows by bulk copies
+            through shared memory; nothing elsewhere.
         runtime: default the one of shmem_init.
 
         Raises ArgumentError naming the values, on every PE where they differ, and HeapExhausted.
@@ -220,6 +226,8 @@ class ExpertParallel:
             handles=handles,
             blocks=blocks,
             fixed_shapes=fixed_shapes,
+            bulk=bulk,
+            quantise_from=None if quantise_from is None else np.dtype(quantise_from).name,
         )
 
     def dispatch(
