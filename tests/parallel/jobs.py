@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
 from mpi4py import MPI
 
 import railshmem
@@ -24,6 +25,7 @@ SHAPES = {
 
 # The same bodies run on CPUs and on GPUs: tests/parallel/gpu holds what only GPUs have.
 DEVICE = os.environ.get("RAILSHMEM_DEVICE", "cpu")
+on_cpus = pytest.mark.skipif(DEVICE != "cpu", reason="of jobs on CPUs")
 
 
 def settings_of(shape: str, n_pes: int, **more: str) -> dict[str, str]:

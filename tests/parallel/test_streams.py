@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 import railshmem as rs
-from jobs import DEVICE, SHAPES, job, settings_of
+from jobs import SHAPES, job, on_cpus, settings_of
 from railshmem import (
     SHMEM_CMP_EQ,
     SHMEM_CMP_GE,
@@ -128,7 +128,7 @@ def test_stream_names(comm: MPI.Intracomm, shape: str) -> None:
         rs.shmem_barrier_all()
 
 
-@pytest.mark.skipif(DEVICE != "cpu", reason="of jobs on CPUs")
+@on_cpus
 def test_jobs_on_cpus_have_no_stream_but_none(comm: MPI.Intracomm, shape: str) -> None:
     with job(comm, settings_of(shape, comm.size)) as rt:
         words = zeros(rt, 4, np.int64)
