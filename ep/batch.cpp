@@ -21,10 +21,10 @@ void check_ids_of(const std::string& who, const Config& config, const Matrix& in
 
 void check_scales(const std::string& who, const Config& config, const std::optional<Matrix>& scales,
                   int64_t rows) {
-  if (scales && !is_fp8(config.dtype))
+  if (scales && !config.takes_scales())
     fail(ErrorKind::argument, who, "scales are given, but dtype=", name_of(config.dtype),
-         " has none");
-  if (!scales && is_fp8(config.dtype))
+         config.quantise_from ? " makes them itself" : " has none");
+  if (!scales && config.takes_scales())
     fail(ErrorKind::argument, who, "dtype=", name_of(config.dtype), " needs scales of shape [",
          rows, ", ", config.scales(), "]");
   if (scales) check_matrix(who, "scales", *scales, rows, config.scales(), Type::fp32);
@@ -43,7 +43,7 @@ void check_batch(const std::string& who, const Config& config, const Batch& batc
   const int64_t rows = batch.tokens.rows;
   if (rows > config.max_tokens)
     fail(ErrorKind::argument, who, rows, " tokens are more than max_tokens=", config.max_tokens);
-  check_matrix(who, "tokens", batch.tokens, rows, config.hidden, config.dtype);
+  check_matrix(who, "tokens", batch.tokens, rows, config.hidden, config.given());
   check_matrix(who, "weights", batch.weights, rows, config.topk, Type::fp32);
   const bool narrow = batch.indices.type == Type::int32;
   check_matrix(who, "indices", batch.indices, rows, config.topk,
@@ -62,7 +62,7 @@ void check_known(const std::string& who, const Config& config, const Matrix& tok
                  const std::optional<Matrix>& scales, int64_t rows) {
   if (tokens.rows != rows)
     fail(ErrorKind::argument, who, tokens.rows, " tokens, but the handle is of ", rows);
-  check_matrix(who, "tokens", tokens, rows, config.hidden, config.dtype);
+  check_matrix(who, "tokens", tokens, rows, config.hidden, config.given());
   check_scales(who, config, scales, rows);
 }
 

@@ -27,10 +27,10 @@ struct Matrix {
 };
 
 struct Batch {
-  Matrix tokens;   // [T, hidden] of dtype
+  Matrix tokens;   // [T, hidden] of dtype, or of quantise_from
   Matrix indices;  // [T, topk] int32 or int64, ids of the job's experts; -1: not routed
   Matrix weights;  // [T, topk] fp32
-  std::optional<Matrix> scales;  // [T, hidden / 128] fp32, exactly where dtype is fp8
+  std::optional<Matrix> scales;  // [T, hidden / 128] fp32, exactly where tokens are fp8
 };
 
 // The caller's arrays for what dispatch delivers, each with room for the rows that come; what is

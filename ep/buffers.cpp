@@ -57,7 +57,10 @@ void take_agreement(Carver& carver, const Sizes& n, device::ep::Buffers& out) {
   out.refusal_out = carver.take<device::ep::Refusal>(uint64_t{1});
 }
 
-void take_results(Carver& carver, const Config& config, const Sizes& n, device::ep::Buffers& out) {
+// `sums`: combine writes into them where the caller has no array of its own.
+void take_results(Carver& carver, const Config& config, const Sizes& n, char** sums,
+                  device::ep::Buffers& out) {
+  if (sums != nullptr) *sums = carver.take<char>(n.tokens, config.result_bytes());
   out.expert_rows = carver.take<char>(n.received, config.result_bytes());
   out.results = out.expert_rows;
   if (!config.by_expert()) return;
@@ -73,6 +76,8 @@ void take_staging(Carver& carver, const Config& config, const Sizes& n, device::
   out.staged_meta = carver.take<char>(n.slots, out.meta_bytes);
   out.send_rows = carver.take<char>(n.nodes > 0 ? n.tokens : 0, config.token_bytes());
   out.send_meta = carver.take<char>(n.nodes, out.meta_bytes);
+  out.send_scales =
+      carver.take<float>(n.nodes > 0 && config.quantise_from ? n.tokens : 0, n.scales);
   out.partials_in = carver.take<float>(n.nodes, n.tokens, n.hidden);
   out.partials_out = carver.take<float>(n.slots, n.tokens, n.hidden);
 }
@@ -89,7 +94,7 @@ SymmetricBuffers::SymmetricBuffers(std::shared_ptr<Runtime> runtime, const Confi
     take_received(carver, config, n, view_);
     received_bytes_ = carver.used();
     take_agreement(carver, n, view_);
-    take_results(carver, config, n, view_);
+    take_results(carver, config, n, runtime_->gpu() != nullptr ? &sums_ : nullptr, view_);
     take_staging(carver, config, n, view_);
     return bytes_ = carver.used();
   };

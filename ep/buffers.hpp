@@ -25,6 +25,8 @@ class SymmetricBuffers {
   void free();
 
   const device::ep::Buffers& view() const { return view_; }
+  // [max_tokens] rows of the combine type; null where the process can allocate as well.
+  void* sums() const { return sums_; }
   // True when some of [address, address + bytes) will be overwritten by a dispatch.
   bool receives_into(const void* address, uint64_t bytes) const;
   // True when some of them lie in these buffers at all.
@@ -35,6 +37,7 @@ class SymmetricBuffers {
   void* block_ = nullptr;
   uint64_t bytes_ = 0;
   uint64_t received_bytes_ = 0;  // from the start of the block
+  char* sums_ = nullptr;
   device::ep::Buffers view_;
 };
 

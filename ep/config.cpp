@@ -118,6 +118,10 @@ void Config::check(int n_pes) const {
   if (is_fp8(dtype) && hidden % static_cast<int64_t>(kScaleBlock) != 0)
     fail(ErrorKind::argument, "ExpertParallel: hidden=", hidden, " with dtype=", name_of(dtype),
          ": expected a multiple of ", kScaleBlock, ", the elements that share a scale");
+  if (quantise_from &&
+      (dtype != Type::fp8_e4m3 || (*quantise_from != Type::bf16 && *quantise_from != Type::fp16)))
+    fail(ErrorKind::argument, "ExpertParallel: quantise_from=", name_of(*quantise_from),
+         " with dtype=", name_of(dtype), ": only bfloat16 and float16 are made float8_e4m3fn");
   check_row("dtype", dtype, token_bytes());
   check_row("combine_dtype", combined(), result_bytes());
 }
@@ -125,8 +129,9 @@ void Config::check(int n_pes) const {
 std::string Config::describe(int n_pes) const {
   return text("hidden ", hidden, ", experts ", experts, ", topk ", topk, ", max_tokens ",
               max_tokens, ", max_received ", received(n_pes), ", dtype ", name_of(dtype),
-              ", combine_dtype ", name_of(combined()), ", layout ", name_of(layout), ", alignment ",
-              alignment, ", handles ", handles, fixed_shapes ? ", fixed_shapes" : "");
+              quantise_from ? text(" of ", name_of(*quantise_from)) : "", ", combine_dtype ",
+              name_of(combined()), ", layout ", name_of(layout), ", alignment ", alignment,
+              ", handles ", handles, fixed_shapes ? ", fixed_shapes" : "");
 }
 
 }  // namespace railshmem::ep

@@ -37,6 +37,7 @@ struct Config {
   int64_t topk = 0;        // experts of a token, 1 to `experts`
   int64_t max_tokens = 0;  // that one PE dispatches at once
   Type dtype = Type::bf16;
+  std::optional<Type> quantise_from;    // bf16 or fp16: of the caller's tokens, where dtype is e4m3
   std::optional<Type> combine_dtype;    // default: dtype, or bf16 where that is fp8
   std::optional<int64_t> max_received;  // rows; default: what all PEs together can send
   Layout layout = Layout::contiguous;
@@ -47,8 +48,14 @@ struct Config {
   // Received arrays always have max_received rows, and how many of them count stays where the
   // kernels are: the host waits for nothing.
   bool fixed_shapes = false;
+  // On GPUs that have bulk copies: dispatch moves rows by them, through shared memory. May differ
+  // between PEs.
+  bool bulk = false;
 
+  Type given() const { return quantise_from.value_or(dtype); }
   Type combined() const { return combine_dtype.value_or(is_fp8(dtype) ? Type::bf16 : dtype); }
+  // Whether the caller has the scales.
+  bool takes_scales() const { return is_fp8(dtype) && !quantise_from; }
   bool by_expert() const { return layout == Layout::expert_major; }
   bool by_slot() const { return layout == Layout::slots; }
   // The host learns no counts.

@@ -133,7 +133,7 @@ void ExpertParallel::check_out(const char* call, const Handle& handle, const Mat
   check_matrix(who(call), "out", out, handle.tokens, config_.hidden, config_.combined());
   check_reachable(call, "out", out);
   for (const auto& slot : slots_)
-    if (slot->buffers.holds(out.data, out.bytes()))
+    if (slot->buffers.holds(out.data, out.bytes()) && out.data != slot->buffers.sums())
       fail(ErrorKind::argument, who(call),
            "out lies in this ExpertParallel's own buffers; pass another array");
 }
@@ -336,6 +336,11 @@ void* ExpertParallel::expert_buffer(const Handle& handle) const {
   return slot.buffers.view().expert_rows;
 }
 
+Matrix ExpertParallel::sums(const Handle& handle) const {
+  return {slot_of("combine", handle).buffers.sums(), handle.tokens, config_.hidden,
+          config_.combined()};
+}
+
 // ---- combine -----------------------------------------------------------------------------------
 
 ExpertParallel::Offer ExpertParallel::offer(const Matrix& expert_out, const Handle& handle,
@@ -378,6 +383,10 @@ void ExpertParallel::combine_recv(const Handle& handle, const Matrix& out, Strea
   launch("combine", slot,
          [&](const Exchange& x) { kernels_->combine_recv(x, out.target<char>(), stream); });
   slot.phase = Phase::combined;
+}
+
+int64_t ExpertParallel::my_experts() const {
+  return device::ep::experts_of(slots_.front()->routing.exchange().shape, runtime_->my_pe());
 }
 
 void ExpertParallel::finish(Stream stream) {

@@ -90,6 +90,10 @@ class ExpertParallel {
   // written between the dispatch and its combine.
   void* expert_buffer(const Handle& handle) const;
 
+  // On a GPU: [tokens, hidden] of the combine type, for the sums of callers that have no array; in
+  // the handle's buffers, overwritten by their next combine.
+  Matrix sums(const Handle& handle) const;
+
   // Collective: out[t] = the sum over PEs of what they made of token t, in fp32, rounded once;
   // zeros for a token that went nowhere. `out` is [tokens, hidden] of the combine type. Contiguous
   // layout: row i of `expert_out` is what this PE makes of received row i. Expert-major: a PE's
@@ -113,6 +117,9 @@ class ExpertParallel {
   void free();
 
   const Config& config() const { return config_; }
+  const std::shared_ptr<Runtime>& runtime() const { return runtime_; }
+  // That this PE owns.
+  int64_t my_experts() const;
 
  private:
   using DispatchCall = device::ep::DispatchCall;

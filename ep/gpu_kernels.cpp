@@ -8,6 +8,9 @@ namespace railshmem::ep {
 namespace {
 
 constexpr uint32_t kThreads = 1024;
+// Of shared memory for bulk copies: 7 KiB for each of 32 warps, half a row of 7168 elements of two
+// bytes, and their barriers.
+constexpr uint32_t kBulkBytes = 32 * 7168 + 256;
 
 class GpuKernels : public Kernels {
  public:
@@ -25,27 +28,33 @@ class GpuKernels : public Kernels {
     how_.blocks = static_cast<uint32_t>(config.blocks);
     how_.threads = kThreads;
     how_.cooperative = true;
+    if (config.bulk) {
+      bulk_bytes_ = kBulkBytes;
+      gpu_.use();
+      for (const gpu::Function function : {dispatch_, dispatch_send_, dispatch_recv_})
+        gpu_.driver().allow_shared(function, bulk_bytes_);
+    }
     check_blocks(config);
   }
 
   void dispatch(const Exchange& x, const DispatchCall& call, const ReceiveCall& receive,
                 Stream stream) override {
-    launch(dispatch_, stream, x, call, receive);
+    launch(dispatch_, bulk_bytes_, stream, x, call, receive);
   }
   void dispatch_send(const Exchange& x, const DispatchCall& call, Stream stream) override {
-    launch(dispatch_send_, stream, x, call);
+    launch(dispatch_send_, bulk_bytes_, stream, x, call);
   }
   void dispatch_recv(const Exchange& x, const ReceiveCall& call, Stream stream) override {
-    launch(dispatch_recv_, stream, x, call);
+    launch(dispatch_recv_, bulk_bytes_, stream, x, call);
   }
   void combine(const Exchange& x, const char* expert_rows, char* out, Stream stream) override {
-    launch(combine_, stream, x, expert_rows, out);
+    launch(combine_, 0, stream, x, expert_rows, out);
   }
   void combine_send(const Exchange& x, const char* expert_rows, Stream stream) override {
-    launch(combine_send_, stream, x, expert_rows);
+    launch(combine_send_, 0, stream, x, expert_rows);
   }
   void combine_recv(const Exchange& x, char* out, Stream stream) override {
-    launch(combine_recv_, stream, x, out);
+    launch(combine_recv_, 0, stream, x, out);
   }
   void learn_refusals(const Exchange& x, bool unasked, Stream stream) override {
     gpu::Launch how;
@@ -101,19 +110,24 @@ class GpuKernels : public Kernels {
 
   void check_blocks(const Config& config) {
     gpu_.use();
-    for (const gpu::Function function :
-         {dispatch_, dispatch_send_, dispatch_recv_, combine_, combine_send_, combine_recv_}) {
+    const auto check = [&](gpu::Function function, uint32_t shared_bytes) {
       const int most = gpu_.facts().processors *
-                       gpu_.driver().blocks_per_processor(function, kThreads, how_.shared_bytes);
+                       gpu_.driver().blocks_per_processor(function, kThreads, shared_bytes);
       if (config.blocks > most)
         fail(ErrorKind::argument, "ExpertParallel: blocks=", config.blocks, ": ", gpu_.facts().name,
              " runs at most ", most, " at once");
-    }
+    };
+    for (const gpu::Function function : {dispatch_, dispatch_send_, dispatch_recv_})
+      check(function, bulk_bytes_);
+    for (const gpu::Function function : {combine_, combine_send_, combine_recv_})
+      check(function, 0);
   }
 
   template <class... Arguments>
-  void launch(gpu::Function function, Stream stream, Arguments... arguments) {
+  void launch(gpu::Function function, uint32_t shared_bytes, Stream stream,
+              Arguments... arguments) {
     gpu::Launch how = how_;
+    how.shared_bytes = shared_bytes;
     how.stream = stream;
     ended_ = false;
     gpu_.launch(function, how, gpu_.context(), arguments...);
@@ -126,6 +140,7 @@ class GpuKernels : public Kernels {
   const gpu::Function combine_, combine_send_, combine_recv_;
   const gpu::Function learn_refusals_;
   gpu::Launch how_;
+  uint32_t bulk_bytes_ = 0;
   bool ended_ = false;  // when keep_waiting() last looked
 };
 

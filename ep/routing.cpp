@@ -26,8 +26,11 @@ device::ep::Rows rows_of(Layout layout) {
 }
 
 device::ep::Shape shape_of(const Config& config, int n_pes) {
-  device::ep::Shape shape;
+  device::ep::Shape shape{};
   shape.rows = rows_of(config.layout);
+  if (config.quantise_from)
+    shape.given =
+        *config.quantise_from == Type::bf16 ? device::ep::Given::bf16 : device::ep::Given::fp16;
   shape.hidden = static_cast<uint64_t>(config.hidden);
   shape.topk = static_cast<uint64_t>(config.topk);
   shape.scales = static_cast<uint64_t>(config.scales());
@@ -43,7 +46,7 @@ device::ep::Shape shape_of(const Config& config, int n_pes) {
 }
 
 struct Sizes {
-  uint64_t pes, members, nodes, sources, tokens, topk, units, experts, most, columns;
+  uint64_t pes, members, nodes, sources, tokens, topk, units, experts, most, columns, ids;
 };
 
 // The memory that the kernels' tables take.
@@ -55,7 +58,7 @@ void take_tables(Carver& carver, const Sizes& n, device::ep::Exchange& x) {
   x.node.gateways = carver.take<device::ep::Gateway>(n.nodes);
   x.homes = carver.take<device::ep::Home>(n.experts);
   x.streams = carver.take<device::ep::Stream>(streams);
-  x.ids = carver.take<int32_t>(n.tokens, n.topk);
+  x.ids = carver.take<int32_t>(n.ids, n.tokens, n.topk);
   x.member_rows = carver.take<uint64_t>(n.members);
   x.block_starts = carver.take<uint64_t>(n.members, n.most);
   x.grid = carver.take<arch::GridWords>(uint64_t{1});
@@ -100,7 +103,8 @@ Routing::Routing(Runtime& runtime, const Config& config, const NodeMap& nodes,
                 exchange_.units,
                 size(config.experts),
                 config.by_expert() ? size(config.most_experts(n_pes)) : 0,
-                device::ep::columns(exchange_)};
+                device::ep::columns(exchange_),
+                config.by_slot() ? size(node.n_sources) + 1 : 1};
 
   std::vector<device::ep::Stream> streams(n.sources + 1);
   const auto carve = [&](void* block) {
@@ -113,7 +117,7 @@ Routing::Routing(Runtime& runtime, const Config& config, const NodeMap& nodes,
   carve(memory_->at());
   for (std::size_t i = 0; i < streams.size(); ++i) {
     streams[i].pe = i == 0 ? runtime.my_pe() : node.sources[i - 1];
-    if (i == 0) streams[i].ids = {exchange_.ids, false};
+    if (i == 0 || config.by_slot()) streams[i].ids = {exchange_.ids + i * tokens * n.topk, false};
     if (i > 0) streams[i].tokens = buffers.staged_rows + (i - 1) * tokens * config.token_bytes();
   }
 
@@ -128,6 +132,8 @@ Routing::Routing(Runtime& runtime, const Config& config, const NodeMap& nodes,
   write(exchange_.node.gateways, node.gateways, n.nodes);
   write(exchange_.homes, homes.data(), n.experts);
   write(exchange_.streams, streams.data(), streams.size());
+  summary_.refusal.pe = -1;
+  write(exchange_.summary, &summary_, uint64_t{1});
 
   if (runtime.gpu() != nullptr) {
     copy_ = gpu::PinnedBlock(runtime.gpu()->site(), exchange_.outcome.words * sizeof(uint64_t));
@@ -139,7 +145,6 @@ Routing::Routing(Runtime& runtime, const Config& config, const NodeMap& nodes,
     expert_counts_.resize(mine);
     padded_counts_.resize(mine);
   }
-  summary_.refusal.pe = -1;
 }
 
 bool Routing::known(uint64_t ticket) const {

@@ -289,6 +289,38 @@ RSH_DEVICE uint64_t load_tagged(const uint64_t* at, uint64_t* value) {
   return tag;
 }
 
+// What nobody changes while a kernel runs: the compiler may keep it in registers across fences and
+// waits, which make it forget everything else.
+template <class T>
+RSH_DEVICE T fixed(const T& at) {
+  if constexpr (sizeof(T) == 8) {
+    uint64_t v;
+    asm("ld.global.nc.u64 %0, [%1];" : "=l"(v) : "l"(&at));
+    return detail::bits<T>(v);
+  } else if constexpr (sizeof(T) == 4) {
+    uint32_t v;
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(&at));
+    return detail::bits<T>(v);
+  } else {
+    static_assert(sizeof(T) == 1, "words of 1, 4 and 8 bytes");
+    uint32_t v;
+    asm("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(&at));
+    return detail::bits<T>(static_cast<uint8_t>(v));
+  }
+}
+// The word as it is, or as it was when this thread last waited for something: the first-level cache
+// may answer.
+RSH_DEVICE uint32_t load_lately(const uint32_t* at) {
+  uint32_t v;
+  asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(v) : "l"(at));
+  return v;
+}
+// Adds to a counter whose value nobody wants now.
+RSH_DEVICE void count_one(uint64_t* counter) {
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(counter), "l"(uint64_t{1})
+               : "memory");
+}
+
 // claim_add of 1, with one atomic for those threads of a warp that come at the same time.
 RSH_DEVICE uint64_t claim_together(uint64_t* counter) {
   const uint32_t same = __match_any_sync(__activemask(), reinterpret_cast<uint64_t>(counter));

@@ -6,7 +6,7 @@ namespace railshmem::arch {
 
 namespace detail {
 
-template <class W>
+template <bool kReleases, class W>
 RSH_DEVICE bool store_word(void* to, const void* from) {
   if ((reinterpret_cast<uintptr_t>(to) & (sizeof(W) - 1)) != 0) return false;
   W word;
@@ -14,8 +14,27 @@ RSH_DEVICE bool store_word(void* to, const void* from) {
     word = *static_cast<const W*>(from);
   else
     memcpy(&word, from, sizeof word);
-  store_release(static_cast<W*>(to), word);
+  if constexpr (kReleases)
+    store_release(static_cast<W*>(to), word);
+  else
+    store_relaxed(static_cast<W*>(to), word);
   return true;
+}
+
+template <bool kReleases>
+RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
+  switch (bytes) {
+    case 8:
+      return store_word<kReleases, uint64_t>(to, from);
+    case 4:
+      return store_word<kReleases, uint32_t>(to, from);
+    case 2:
+      return store_word<kReleases, uint16_t>(to, from);
+    case 1:
+      return store_word<kReleases, uint8_t>(to, from);
+    default:
+      return false;
+  }
 }
 
 }  // namespace detail
@@ -24,18 +43,12 @@ RSH_DEVICE bool store_word(void* to, const void* from) {
 // it. Release, so that a word put after data announces the data. Every thread of a scope may call
 // it: all store the same.
 RSH_DEVICE bool store_whole(void* to, const void* from, uint64_t bytes) {
-  switch (bytes) {
-    case 8:
-      return detail::store_word<uint64_t>(to, from);
-    case 4:
-      return detail::store_word<uint32_t>(to, from);
-    case 2:
-      return detail::store_word<uint16_t>(to, from);
-    case 1:
-      return detail::store_word<uint8_t>(to, from);
-    default:
-      return false;
-  }
+  return detail::store_whole<true>(to, from, bytes);
+}
+// The same without order: a fence of system scope costs more than the store. What announces data is
+// a signal, or a word behind a fence.
+RSH_DEVICE bool store_whole_relaxed(void* to, const void* from, uint64_t bytes) {
+  return detail::store_whole<false>(to, from, bytes);
 }
 
 // With those of 16 bytes: what copies are made of.

@@ -189,6 +189,20 @@ RSH_DEVICE void store_last_pair(uint64_t* at, uint64_t first, uint64_t second) {
   store_release(at, first);
 }
 
+// What nobody changes while a kernel runs.
+template <class T>
+RSH_DEVICE const T& fixed(const T& at) {
+  return at;
+}
+// The word as it is, or as it was when this thread last waited for something.
+RSH_DEVICE uint32_t load_lately(const uint32_t* at) {
+  return load_relaxed(at);
+}
+// Adds to a counter whose value nobody wants now.
+RSH_DEVICE void count_one(uint64_t* counter) {
+  claim_add(counter, uint64_t{1});
+}
+
 // claim_add of 1. The compiler takes places for a whole wave with one atomic by itself.
 RSH_DEVICE uint64_t claim_together(uint64_t* counter) {
   return claim_add(counter, uint64_t{1});

@@ -148,6 +148,19 @@ template <class T>
 RSH_DEVICE T claim_swap(T* at, T expected, T value) {
   return compare_swap(at, expected, value);
 }
+// What nobody changes while a kernel runs.
+template <class T>
+RSH_DEVICE const T& fixed(const T& at) {
+  return at;
+}
+// The word as it is, or as it was when this thread last waited for something.
+RSH_DEVICE uint32_t load_lately(const uint32_t* at) {
+  return load_relaxed(at);
+}
+// Adds to a counter whose value nobody wants now.
+RSH_DEVICE void count_one(uint64_t* counter) {
+  fetch_add(counter, uint64_t{1});
+}
 // claim_add of 1, for threads that come at the same time.
 RSH_DEVICE uint64_t claim_together(uint64_t* counter) {
   return claim_add(counter, uint64_t{1});
@@ -229,6 +242,11 @@ RSH_DEVICE Vec16 load_once(const Vec16* at) {
 }
 RSH_DEVICE void store_once(Vec16* at, const Vec16& v) {
   *at = v;
+}
+
+// Where order costs something, this one has none.
+RSH_DEVICE bool store_whole_relaxed(void* to, const void* from, uint64_t bytes) {
+  return store_whole(to, from, bytes);
 }
 
 // The scope's threads copy together; nobody may rely on the result before sync<S>().

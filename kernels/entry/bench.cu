@@ -12,6 +12,11 @@ RSH_DEVICE uint64_t share_of(uint64_t bytes) {
   return (bytes / arch::blocks() + 127) / 128 * 128;
 }
 
+// Of the grid.
+RSH_DEVICE uint32_t threads() {
+  return arch::blocks() * arch::size<Scope::block>();
+}
+
 }  // namespace
 
 // The blocks put their shares again and again; `quiet_each`: after each put its block waits until
@@ -76,19 +81,22 @@ RSH_WARP_KERNEL rsh_bench_barrier(const DeviceContext* ctx, uint32_t count) {
     if (!barrier_all(ctx)) return;
 }
 
-// Every thread posts `count` signals to a peer behind a NIC: commands that carry all they say.
+// The threads post `count` signals together to a peer behind a NIC: commands that carry all they
+// say.
 RSH_KERNEL rsh_bench_post(const DeviceContext* ctx, uint64_t* signal, int32_t pe, uint32_t count) {
-  for (uint32_t i = 1; i <= count; ++i)
+  const uint32_t each = count / threads();
+  for (uint32_t i = 1; i <= each; ++i)
     if (!ring_signal<Transport::proxy>(ctx, set_signal(signal, i), pe)) return;
 }
 
-// Every thread puts `bytes` from memory that it has written, `count` times; the threads of a warp
-// share one fence.
+// The threads put `bytes` from memory that they have written, `count` times together; those of a
+// warp share one fence.
 RSH_KERNEL rsh_bench_post_fenced(const DeviceContext* ctx, char* dest, char* source, uint64_t bytes,
                                  int32_t pe, uint32_t count) {
   const uint64_t mine =
       bytes * (uint64_t{arch::block()} * arch::size<Scope::block>() + arch::rank<Scope::block>());
-  for (uint32_t i = 1; i <= count; ++i) {
+  const uint32_t each = count / threads();
+  for (uint32_t i = 1; i <= each; ++i) {
     source[mine] = static_cast<char>(i);
     arch::sync<Scope::warp>();
     // For what the whole warp wrote: the threads met before it and meet behind it.

@@ -85,12 +85,13 @@ RSH_WARP_KERNEL rsh_limit_ping(uint64_t* far_data, uint64_t words, uint64_t* far
   }
 }
 
-// Every thread writes `count` commands of 64 bytes into host memory that a thread of the CPU reads:
-// four stores of 16 bytes, each with its lap. `head`: how far the reader is.
+// The threads write `count` commands of 64 bytes together into host memory that a thread of the CPU
+// reads: four stores of 16 bytes, each with its lap. `head`: how far the reader is.
 RSH_KERNEL rsh_limit_ring(uint64_t* ring, uint32_t shift, const uint64_t* head, uint64_t* tail,
                           uint64_t* head_seen, uint32_t count) {
   const uint64_t slots = uint64_t{1} << shift;
-  for (uint32_t i = 0; i < count; ++i) {
+  const uint32_t each = count / (arch::blocks() * arch::size<Scope::block>());
+  for (uint32_t i = 0; i < each; ++i) {
     const uint64_t mine = arch::claim_together(tail);
     for (uint64_t looks = 0; mine >= arch::load_relaxed(head_seen) + slots; ++looks) {
       arch::store_relaxed(head_seen, arch::load_relaxed(head));

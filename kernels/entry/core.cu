@@ -23,6 +23,12 @@ RSH_DEVICE Piece my_piece(uint64_t bytes) {
   return {first, bytes - first < share ? bytes - first : share};
 }
 
+// What follows on the stream may overwrite the source, which a NIC reads after the command is
+// posted.
+RSH_DEVICE void until_source_is_free(const DeviceContext* ctx, int32_t pe) {
+  if (arch::leader<Scope::block>()) quiet(ctx, pe);
+}
+
 template <class T>
 RSH_DEVICE void wait_for(const DeviceContext* ctx, const void* word, uint32_t compare,
                          uint64_t expected) {
@@ -56,8 +62,11 @@ RSH_DEVICE void fill(void* at, uint64_t value, uint64_t count) {
 // A grid of any size: the blocks share the bytes where the peer is mapped; else one command does.
 RSH_KERNEL rsh_put(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
                    int32_t pe) {
-  if (ctx->transport[pe] != Transport::p2p) {
-    if (arch::block() == 0) put<Transport::proxy, Scope::block>(ctx, dest, source, bytes, pe);
+  if (transport_of(ctx, pe) != Transport::p2p) {
+    if (arch::block() == 0) {
+      put<Transport::proxy, Scope::block>(ctx, dest, source, bytes, pe);
+      until_source_is_free(ctx, pe);
+    }
     return;
   }
   const Piece piece = my_piece(bytes);
@@ -73,12 +82,13 @@ RSH_KERNEL rsh_put_signal(const DeviceContext* ctx, void* dest, const void* sour
                           uint64_t* signal, uint64_t value, uint32_t op, int32_t pe) {
   put_signal<Scope::block>(ctx, dest, source, bytes, {signal, value, static_cast<AtomicOp>(op)},
                            pe);
+  if (transport_of(ctx, pe) != Transport::p2p) until_source_is_free(ctx, pe);
 }
 
 // A grid of any size. Ends when the data has arrived.
 RSH_KERNEL rsh_get(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
                    int32_t pe) {
-  if (ctx->transport[pe] != Transport::p2p) {
+  if (transport_of(ctx, pe) != Transport::p2p) {
     if (arch::block() == 0) get<Transport::proxy, Scope::block>(ctx, dest, source, bytes, pe);
     return;
   }

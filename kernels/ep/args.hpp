@@ -17,8 +17,12 @@ enum class Rows : uint8_t {
   by_slot,     // every token of every source has its place, used or not
 };
 
+// The type of the tokens that a caller has, where it is not the one that travels.
+enum class Given : uint8_t { as_it_travels, bf16, fp16 };
+
 // The same on every PE.
 struct Shape {
+  Given given;
   Rows rows;
   uint64_t hidden;  // elements of a row
   uint64_t topk;
@@ -128,6 +132,7 @@ struct Buffers {
   char* staged_meta;    // [slots] of meta_bytes
   char* send_rows;      // [max_tokens] rows: tokens that the caller does not keep in the heap
   char* send_meta;      // [n_nodes] of meta_bytes
+  float* send_scales;   // [max_tokens, scales] of tokens that were rounded here
   float* partials_in;   // [n_nodes, max_tokens, hidden]
   float* partials_out;  // [slots, max_tokens, hidden]
   Refusal* refusal_out;
@@ -157,6 +162,7 @@ constexpr uint32_t kMarked = 32;
 // are the members of the node, the nodes (for own rows) and, expert-major, the members' experts.
 struct Stream {
   int32_t pe;
+  Given given;
   uint64_t rows;
   const char* tokens;  // [rows] of token_bytes
   Ids ids;
@@ -195,7 +201,7 @@ struct Exchange {
   Buffers buffers;
   const Home* homes;       // [experts]
   Stream* streams;         // [1 + n_sources]; the first is this PE's own
-  int32_t* ids;            // [max_tokens, topk] of this PE's own rows
+  int32_t* ids;            // [max_tokens, topk] of this PE's own rows; by slot, of every stream's
   uint32_t units;          // of kMarked rows, for max_tokens
   uint64_t* member_rows;   // [n_members] that each gets
   uint64_t* block_starts;  // expert-major: [n_members, most_experts] first row of every block

@@ -111,9 +111,8 @@ RSH_DEVICE bool send_partials(const DeviceContext* ctx, const Exchange& x, uint6
     const char* const out = make_partials<T>(ctx, x, slot, first, last);
     const Signal signal =
         set_signal(&x.buffers.from[ctx->pe].partials, progress(shape, round, last));
-    if (!arch::all<kBlock>(put_signal<Transport::proxy, kBlock>(
-            ctx, partials_of<T>(x, x.node.index, n_members, first), out,
-            (last - first) * partial_bytes<T>(shape, n_members), signal, stream.pe)))
+    if (!send(ctx, partials_of<T>(x, x.node.index, n_members, first), out,
+              (last - first) * partial_bytes<T>(shape, n_members), signal, stream.pe))
       return false;
   }
   return true;

@@ -36,6 +36,7 @@ struct ReceiveCall {
 // This PE's own rows as the call gives them.
 RSH_DEVICE Stream own_rows(const Exchange& x, const DispatchCall& call) {
   Stream own = x.streams[0];
+  own.given = x.shape.given;
   own.rows = call.rows;
   own.tokens = call.tokens;
   own.ids = by_slot(x.shape) && !call.again ? call.ids : Ids{x.ids, false};
@@ -51,10 +52,9 @@ RSH_DEVICE bool free_staging(const DeviceContext* ctx, const Exchange& x, uint64
   bool ok = true;
   RSH_ROLLED
   for (int32_t slot = 0; slot < x.node.n_sources && ok; ++slot)
-    ok = put_signal<Transport::proxy, kBlock>(ctx, &mine->refusal, x.buffers.refusal_out,
-                                              sizeof(Refusal), set_signal(&mine->freed, round),
-                                              x.node.sources[slot]);
-  return arch::all<kBlock>(ok);
+    ok = send(ctx, &mine->refusal, x.buffers.refusal_out, sizeof(Refusal),
+              set_signal(&mine->freed, round), x.node.sources[slot]);
+  return ok;
 }
 
 RSH_DEVICE bool wait_for_arrivals(const DeviceContext* ctx, const Exchange& x, uint64_t round) {
@@ -64,17 +64,17 @@ RSH_DEVICE bool wait_for_arrivals(const DeviceContext* ctx, const Exchange& x, u
 
 // Headers and rows leave for the other nodes; those of other nodes are announced in this one.
 RSH_DEVICE bool exchange_headers(const DeviceContext* ctx, const Exchange& x, const Stream& own,
-                                 uint64_t round, const DispatchCall& call) {
+                                 uint64_t round, bool again, bool in_heap) {
   const TraceSpan span(ctx->trace, Moment::ep_headers, 0, -1, -1, 0, round);
   bool ok = true;
   RSH_ROLLED
   for (int32_t node = 0; node < x.node.n_nodes && ok; ++node)
     if (x.node.gateways[node].pe >= 0 && is_mine(node))
-      ok = send_header(ctx, x, own, round, node, call.again);
-  ok = send_rows(ctx, x, own, round, call.in_heap, ok);
+      ok = send_header(ctx, x, own, round, node, again);
+  ok = send_rows(ctx, x, own, round, in_heap, ok);
   RSH_ROLLED
   for (int32_t slot = 0; slot < x.node.n_sources && ok; ++slot)
-    if (is_mine(slot)) ok = receive_header(ctx, x, round, slot, call.again);
+    if (is_mine(slot)) ok = receive_header(ctx, x, round, slot, again);
   return ok;
 }
 
@@ -82,7 +82,7 @@ RSH_DEVICE bool exchange_headers(const DeviceContext* ctx, const Exchange& x, co
 // end tells the members and derives the places, and all meet.
 template <bool kRemote>
 RSH_DEVICE bool agree_on_places(const DeviceContext* ctx, const Exchange& x, const Stream& own,
-                                uint64_t round, const DispatchCall& call) {
+                                uint64_t round, const DispatchCall& call, bool in_heap) {
   arch::Arrival chosen{arch::block() == 0, true};
   if (arch::block() == 0) announce_room(ctx, x, round, call.room);
   if (!call.again) chosen = arch::arrive_at_grid(x.grid, mark_own_rows(ctx, x, own, call.ids));
@@ -90,7 +90,7 @@ RSH_DEVICE bool agree_on_places(const DeviceContext* ctx, const Exchange& x, con
   if (chosen.last && ok && !call.again) announce(ctx, x, round, own);
   if constexpr (kRemote) {
     ok = arch::sync_grid(x.grid, ok);
-    ok = ok && exchange_headers(ctx, x, own, round, call);
+    ok = ok && exchange_headers(ctx, x, own, round, call.again, in_heap);
   }
   if (chosen.last && ok)
     ok = call.again ? wait_until_ready(ctx, x, round) : agree(ctx, x, round, call.ticket);
@@ -101,17 +101,16 @@ RSH_DEVICE bool agree_on_places(const DeviceContext* ctx, const Exchange& x, con
 // which this PE had in its combine, and where it had none, by saying so.
 template <bool kRemote>
 RSH_DEVICE bool enter_by_slot(const DeviceContext* ctx, const Exchange& x, const Stream& own,
-                              uint64_t round, const DispatchCall& call) {
+                              uint64_t round, const DispatchCall& call, bool in_heap) {
   const bool agreed = arch::load_relaxed(&x.summary->combined) + 1 == round;
-  if (arch::block() == 0) {
-    if (!agreed) announce_room(ctx, x, round, call.room);
-    if (!call.again) announce(ctx, x, round, own);
-  }
+  if (!agreed && arch::block() == 0) announce_room(ctx, x, round, call.room);
   bool ok = call.again || check_own_ids(ctx, x, own.rows, call.ids);
   ok = ok && (agreed || wait_until_ready(ctx, x, round));
+  // Not before: a member may still need the count of the round before.
+  if (ok && arch::block() == 0 && !call.again) announce(ctx, x, round, own);
   if constexpr (kRemote) {
     ok = arch::sync_grid(x.grid, ok);
-    ok = ok && exchange_headers(ctx, x, own, round, call);
+    ok = ok && exchange_headers(ctx, x, own, round, call.again, in_heap);
     ok = arch::sync_grid(x.grid, ok);
   }
   return ok;
@@ -120,12 +119,15 @@ RSH_DEVICE bool enter_by_slot(const DeviceContext* ctx, const Exchange& x, const
 // This PE's own rows go to the members' buffers and on their way to other nodes.
 template <bool kRemote>
 RSH_DEVICE bool send_half(const DeviceContext* ctx, const Exchange& x, uint64_t round,
-                          const DispatchCall& call) {
+                          const DispatchCall& call, arch::RowMover* mover) {
   const TraceSpan span(ctx->trace, Moment::ep_dispatch, 0, -1, -1, 0, round);
-  const Stream own = own_rows(x, call);
-  bool ok = by_slot(x.shape) ? enter_by_slot<kRemote>(ctx, x, own, round, call)
-                             : agree_on_places<kRemote>(ctx, x, own, round, call);
-  ok = ok && place_rows(ctx, x, {own, round, false, call.again});
+  Stream own = own_rows(x, call);
+  const bool rounded = kRemote && own.given != Given::as_it_travels;
+  if (rounded) quantise_own(x, &own);  // all blocks meet before it is sent
+  const bool in_heap = call.in_heap || rounded;
+  bool ok = by_slot(x.shape) ? enter_by_slot<kRemote>(ctx, x, own, round, call, in_heap)
+                             : agree_on_places<kRemote>(ctx, x, own, round, call, in_heap);
+  ok = ok && place_rows(ctx, x, {own, round, false, call.again}, mover);
   arch::Arrival all{arch::block() == 0, ok};
   if constexpr (!kRemote) all = arch::arrive_at_grid(x.grid, ok);  // every row is placed
   if (!all.last || !all.ok) return all.ok;
@@ -175,14 +177,14 @@ RSH_DEVICE bool receive_by_slot(const DeviceContext* ctx, const Exchange& x, uin
 // says that they have failed.
 template <bool kRemote>
 RSH_DEVICE bool receive_half(const DeviceContext* ctx, const Exchange& x, uint64_t round,
-                             const ReceiveCall& call, bool ok) {
+                             const ReceiveCall& call, arch::RowMover* mover, bool ok) {
   const TraceSpan span(ctx->trace, Moment::ep_dispatch, 0, -1, -1, 0, round);
   arch::Arrival chosen{arch::block() == 0, ok};
   if (by_slot(x.shape) && !call.again) ok = ok && receive_by_slot(ctx, x, round);
   if constexpr (kRemote) {
     RSH_ROLLED
     for (int32_t i = 1; i <= x.node.n_sources; ++i)
-      ok = ok && place_rows(ctx, x, {x.streams[i], round, true, call.again});
+      ok = ok && place_rows(ctx, x, {x.streams[i], round, true, call.again}, mover);
     chosen = arch::arrive_at_grid(x.grid, ok);  // every forwarded row is placed
     ok = chosen.ok;
     if (chosen.last && ok) {
@@ -222,7 +224,8 @@ RSH_DEVICE bool receive_half(const DeviceContext* ctx, const Exchange& x, uint64
 template <bool kRemote>
 RSH_DEVICE void dispatch_send(const DeviceContext* ctx, const Exchange& x,
                               const DispatchCall& call) {
-  send_half<kRemote>(ctx, x, last_round(x) + 1, call);
+  arch::RowMover mover;
+  send_half<kRemote>(ctx, x, last_round(x) + 1, call, &mover);
 }
 
 // Collective: when it has ended well, the buffers and the caller's arrays hold what this PE got,
@@ -230,14 +233,17 @@ RSH_DEVICE void dispatch_send(const DeviceContext* ctx, const Exchange& x,
 template <bool kRemote>
 RSH_DEVICE void dispatch_recv(const DeviceContext* ctx, const Exchange& x,
                               const ReceiveCall& call) {
-  receive_half<kRemote>(ctx, x, last_round(x), call, true);
+  arch::RowMover mover;
+  receive_half<kRemote>(ctx, x, last_round(x), call, &mover, true);
 }
 
 template <bool kRemote>
 RSH_DEVICE void dispatch(const DeviceContext* ctx, const Exchange& x, const DispatchCall& call,
                          const ReceiveCall& receive) {
   const uint64_t round = last_round(x) + 1;
-  receive_half<kRemote>(ctx, x, round, receive, send_half<kRemote>(ctx, x, round, call));
+  arch::RowMover mover;
+  const bool ok = send_half<kRemote>(ctx, x, round, call, &mover);
+  receive_half<kRemote>(ctx, x, round, receive, &mover, ok);
 }
 
 }  // namespace railshmem::device::ep

@@ -1,7 +1,9 @@
 // Rows on their way into the members' buffers: each is read once and written to all of them.
 #pragma once
 
+#include "kernels/arch/row_mover.hpp"
 #include "kernels/ep/expert_major.hpp"
+#include "kernels/ep/quantise.hpp"
 
 namespace railshmem::device::ep {
 
@@ -52,7 +54,7 @@ struct Journey {
 // Writes a part of a row, and with the first part what belongs to the row, into the buffers of up
 // to kListed members from the `from`-th on.
 RSH_DEVICE bool place_part(const DeviceContext* ctx, const Exchange& x, const Journey& journey,
-                           const Part& part, uint32_t from) {
+                           const Part& part, uint32_t from, arch::RowMover* mover) {
   const Shape& shape = x.shape;
   const Stream& stream = journey.stream;
   const uint32_t left = static_cast<uint32_t>(x.node.n_members) - from;
@@ -74,16 +76,24 @@ RSH_DEVICE bool place_part(const DeviceContext* ctx, const Exchange& x, const Jo
     return listed(
         in_peer(ctx, static_cast<char*>(at), x.node.members[member_in_turn(x.node, from + i)]));
   };
-  arch::copy_to_each(places.changed([&](uint32_t i, uint64_t place) {
+  const WarpList rows = places.changed([&](uint32_t i, uint64_t place) {
     return in_member(i, x.buffers.tokens + place * shape.token_bytes);
-  }),
-                     stream.tokens + part.row * shape.token_bytes, part.first, part.last);
-  if (part.number > 0) return true;
-  if (shape.scales > 0)
-    arch::copy_to_each(places.changed([&](uint32_t i, uint64_t place) {
+  });
+  const auto scales = [&] {
+    return places.changed([&](uint32_t i, uint64_t place) {
       return in_member(i, x.buffers.scales + place * shape.scales);
-    }),
-                       stream.scales + part.row * shape.scales, 0, shape.scales * sizeof(float));
+    });
+  };
+  if (stream.given != Given::as_it_travels) {
+    quantise_part(rows, scales(), stream.given, stream.tokens + part.row * 2 * shape.hidden,
+                  part.first, part.last);
+  } else {
+    mover->copy_to_each(rows, stream.tokens + part.row * shape.token_bytes, part.first, part.last);
+    if (part.number == 0 && shape.scales > 0)
+      arch::copy_to_each(scales(), stream.scales + part.row * shape.scales, 0,
+                         shape.scales * sizeof(float));
+  }
+  if (part.number > 0) return true;
   if (journey.again) return true;
   RSH_ROLLED
   for (uint32_t i = 0; i < n; ++i) {
@@ -102,15 +112,42 @@ RSH_DEVICE bool place_part(const DeviceContext* ctx, const Exchange& x, const Jo
   return true;
 }
 
-RSH_DEVICE bool place_rows(const DeviceContext* ctx, const Exchange& x, const Journey& journey) {
-  const TraceSpan span(ctx->trace, Moment::ep_place, 0, -1, -1, 0, journey.round);
-  const Parts parts = parts_of_rows(journey.stream.rows, x.shape.token_bytes, arch::warp_of_grid());
-  return parts.each([&](const Part& part) {
-    RSH_ROLLED
-    for (uint32_t from = 0; from < static_cast<uint32_t>(x.node.n_members); from += arch::kListed)
-      if (!place_part(ctx, x, journey, part, from)) return false;
+// In bytes of what travels. Scales belong to whole groups of elements.
+RSH_DEVICE Parts parts_to_place(const Stream& stream, const Shape& shape) {
+  const uint32_t unit = stream.given == Given::as_it_travels ? 16 : kScaled;
+  return {stream.rows, shape.token_bytes, unit, arch::warp_of_grid()};
+}
+
+// In a job of several nodes: makes the bytes that travel of this PE's own tokens, for NICs to send.
+RSH_DEVICE void quantise_own(const Exchange& x, Stream* own) {
+  const Shape& shape = x.shape;
+  const Parts parts = parts_to_place(*own, shape);
+  parts.each([&](const Part& part) {
+    const WarpList row(
+        1, [&](uint32_t) { return listed(x.buffers.send_rows + part.row * shape.token_bytes); });
+    const WarpList scales(
+        1, [&](uint32_t) { return listed(x.buffers.send_scales + part.row * shape.scales); });
+    quantise_part(row, scales, own->given, own->tokens + part.row * 2 * shape.hidden, part.first,
+                  part.last);
     return true;
   });
+  own->given = Given::as_it_travels;
+  own->tokens = x.buffers.send_rows;
+  own->scales = x.buffers.send_scales;
+}
+
+RSH_DEVICE bool place_rows(const DeviceContext* ctx, const Exchange& x, const Journey& journey,
+                           arch::RowMover* mover) {
+  const TraceSpan span(ctx->trace, Moment::ep_place, 0, -1, -1, 0, journey.round);
+  const Parts parts = parts_to_place(journey.stream, x.shape);
+  const bool ok = parts.each([&](const Part& part) {
+    RSH_ROLLED
+    for (uint32_t from = 0; from < static_cast<uint32_t>(x.node.n_members); from += arch::kListed)
+      if (!place_part(ctx, x, journey, part, from, mover)) return false;
+    return true;
+  });
+  mover->finish();
+  return ok;
 }
 
 }  // namespace railshmem::device::ep

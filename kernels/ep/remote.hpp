@@ -6,6 +6,13 @@
 
 namespace railshmem::device::ep {
 
+// put_signal, which is large. A block calls it; all of it learns how it went.
+RSH_DEVICE_CALL bool send(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
+                          Signal signal, int32_t pe) {
+  return arch::all<kBlock>(
+      put_signal<Transport::proxy, kBlock>(ctx, dest, source, bytes, signal, pe));
+}
+
 // Metadata of a slot, in the order in which it lies after the header.
 struct Metadata {
   Header* header;
@@ -68,9 +75,8 @@ RSH_DEVICE bool send_header(const DeviceContext* ctx, const Exchange& x, const S
       again ? static_cast<uint64_t>(reinterpret_cast<char*>(meta.scales) - begin) : 0;
   char* const slot =
       x.buffers.staged_meta + static_cast<uint64_t>(gateway.slot) * x.buffers.meta_bytes;
-  return arch::all<kBlock>(put_signal<Transport::proxy, kBlock>(
-      ctx, slot + skipped, begin + skipped, meta.bytes - skipped,
-      set_signal(&x.buffers.from[ctx->pe].header, round), gateway.pe));
+  return send(ctx, slot + skipped, begin + skipped, meta.bytes - skipped,
+              set_signal(&x.buffers.from[ctx->pe].header, round), gateway.pe);
 }
 
 // Sends the rows among [first, last) that go to the node: one put per run of consecutive tokens.
@@ -94,9 +100,8 @@ RSH_DEVICE bool send_runs(const DeviceContext* ctx, const Exchange& x, const Str
       const uint64_t rows = end - row;
       const Signal signal =
           set_signal(&x.buffers.from[ctx->pe].rows, progress(x.shape, round, ordinal + rows));
-      if (!arch::all<kBlock>(put_signal<Transport::proxy, kBlock>(
-              ctx, slot + ordinal * row_bytes, tokens + row * row_bytes, rows * row_bytes, signal,
-              gateway.pe)))
+      if (!send(ctx, slot + ordinal * row_bytes, tokens + row * row_bytes, rows * row_bytes, signal,
+                gateway.pe))
         return false;
     }
     row = end;
@@ -147,13 +152,21 @@ RSH_DEVICE bool receive_header(const DeviceContext* ctx, const Exchange& x, uint
   Stream stream = x.streams[slot + 1];
   stream.rows = reinterpret_cast<const Header*>(at)->rows;
   const Metadata meta = metadata_at(x.shape, at, stream.rows);
-  stream.ids = {meta.ids, false};
+  if (!by_slot(x.shape)) stream.ids = {meta.ids, false};
   stream.weights = meta.weights;
   stream.scales = meta.scales;
   if (arch::leader<kBlock>()) x.streams[slot + 1] = stream;
-  if (!by_slot(x.shape))
-    mark_rows(x, stream, arch::warp_of_block(),
-              [&](uint64_t row, uint64_t k) { return meta.ids[row * x.shape.topk + k]; });
+  if (by_slot(x.shape)) {
+    // They are needed after this staging has been freed, too.
+    int32_t* const ids =
+        x.ids + static_cast<uint64_t>(slot + 1) * x.shape.max_tokens * x.shape.topk;
+    RSH_ROLLED
+    for (uint64_t i = arch::rank<kBlock>(); i < stream.rows * x.shape.topk;
+         i += arch::size<kBlock>())
+      ids[i] = meta.ids[i];
+  } else {
+    mark_rows(x, stream, arch::warp_of_block(), stream.ids, nullptr);
+  }
   arch::sync<kBlock>();
   announce(ctx, x, round, stream);
   return true;

@@ -28,7 +28,7 @@ RSH_DEVICE bool names(const Exchange& x, const Stream& stream, uint64_t row, con
   RSH_ROLLED
   for (uint64_t first = 0; first < topk && !found; first += kBatch) {
     int64_t ids[kBatch];
-    Home homes[kBatch];
+    Home homes[kBatch] = {};
     RSH_UNROLL
     for (uint64_t i = 0; i < kBatch; ++i)
       ids[i] = first + i < topk ? id_at(stream.ids, row * topk + first + i) : -1;
@@ -77,33 +77,46 @@ RSH_DEVICE void mark_home(const Exchange& x, const Stream& stream, uint64_t row,
   if (by_expert(x.shape)) mark(x, stream, expert_column(x, home.member, home.local), row);
 }
 
-// Marks the columns of a row; take(k) is its k-th expert id. Ids and homes come in batches: loads
-// that do not wait for each other.
-template <class Take>
-RSH_DEVICE void mark_row(const Exchange& x, const Stream& stream, uint64_t row, const Take& take) {
-  constexpr uint64_t kBatch = 8;
-  const uint64_t topk = x.shape.topk;
-  RSH_ROLLED
-  for (uint64_t first = 0; first < topk; first += kBatch) {
-    int32_t ids[kBatch];
-    Home homes[kBatch];
-    RSH_UNROLL
-    for (uint64_t i = 0; i < kBatch; ++i) ids[i] = first + i < topk ? take(first + i) : -1;
-    RSH_UNROLL
-    for (uint64_t i = 0; i < kBatch; ++i)
-      if (ids[i] >= 0) homes[i] = x.homes[ids[i]];
-    RSH_UNROLL
-    for (uint64_t i = 0; i < kBatch; ++i)
-      if (ids[i] >= 0) mark_home(x, stream, row, homes[i]);
-  }
+RSH_DEVICE bool exists(const Shape& shape, int64_t id) {
+  return id >= -1 && id < shape.experts;
 }
 
-// Marks all columns of the stream's rows; take(row, k) is an expert id. A share of the warps' work.
-template <class Take>
-RSH_DEVICE void mark_rows(const Exchange& x, const Stream& stream, arch::Place warp,
-                          const Take& take) {
+// Marks the columns of a row, and keeps its ids where `keep` is not null. False: one does not
+// exist. Ids and homes come in batches: loads that do not wait for each other.
+RSH_DEVICE bool mark_row(const Exchange& x, const Stream& stream, uint64_t row, const Ids& ids,
+                         int32_t* keep) {
+  constexpr uint32_t kBatch = 8;
+  const auto topk = static_cast<uint32_t>(x.shape.topk);
+  const uint64_t at = row * topk;
+  bool ok = true;
+  RSH_ROLLED
+  for (uint32_t first = 0; first < topk; first += kBatch) {
+    int64_t id[kBatch];
+    Home homes[kBatch] = {};
+    RSH_UNROLL
+    for (uint32_t i = 0; i < kBatch; ++i)
+      id[i] = first + i < topk ? id_at(ids, at + first + i) : -1;
+    RSH_UNROLL
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      ok = ok && exists(x.shape, id[i]);
+      if (!exists(x.shape, id[i])) id[i] = -1;
+      if (id[i] >= 0) homes[i] = x.homes[id[i]];
+    }
+    RSH_UNROLL
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      if (keep != nullptr && first + i < topk) keep[at + first + i] = static_cast<int32_t>(id[i]);
+      if (id[i] >= 0) mark_home(x, stream, row, homes[i]);
+    }
+  }
+  return ok;
+}
+
+// Marks all columns of the stream's rows. A share of the warps' work.
+RSH_DEVICE bool mark_rows(const Exchange& x, const Stream& stream, arch::Place warp, const Ids& ids,
+                          int32_t* keep) {
   const uint32_t n_columns = columns(x);
   const auto units = static_cast<uint32_t>((stream.rows + kMarked - 1) / kMarked);
+  bool ok = true;
   RSH_ROLLED
   for (uint32_t unit = warp.index; unit < units; unit += warp.count) {
     RSH_ROLLED
@@ -115,34 +128,30 @@ RSH_DEVICE void mark_rows(const Exchange& x, const Stream& stream, arch::Place w
     const uint64_t last = first + (left < kMarked ? left : kMarked);
     RSH_ROLLED
     for (uint64_t row = first + arch::rank<kWarp>(); row < last; row += arch::size<kWarp>())
-      mark_row(x, stream, row, [&](uint64_t k) { return take(row, k); });
+      ok = mark_row(x, stream, row, ids, keep) && ok;
   }
+  return ok;
 }
 
-// Says what is wrong with an id, and stops this PE.
-RSH_DEVICE_CALL void refuse_id(const DeviceContext* ctx, uint64_t row, uint64_t k, int64_t id) {
-  stop_with(ctx, Stop::bad_expert,
-            {Waiting::nothing, -1, -1, 0, 0, row, k, static_cast<uint64_t>(id), 0, 0});
-}
-
-// An id of this PE's own rows. Refused, and then -1, where it does not exist.
-RSH_DEVICE int32_t take_id(const DeviceContext* ctx, const Exchange& x, const Ids& ids, uint64_t i,
-                           bool* ok) {
-  const int64_t id = id_at(ids, i);
-  if (id >= -1 && id < x.shape.experts) return static_cast<int32_t>(id);
-  refuse_id(ctx, i / x.shape.topk, i % x.shape.topk, id);
-  *ok = false;
-  return -1;
+// Stops this PE for an id that does not exist, the first that this thread finds among its own rows.
+RSH_DEVICE_CALL void refuse_ids(const DeviceContext* ctx, const Shape& shape, Ids ids,
+                                uint64_t rows) {
+  RSH_ROLLED
+  for (uint64_t i = 0; i < rows * shape.topk; ++i) {
+    const int64_t id = id_at(ids, i);
+    if (exists(shape, id)) continue;
+    stop_with(ctx, Stop::bad_expert,
+              {Waiting::nothing, -1, -1, 0, 0, i / shape.topk, i % shape.topk,
+               static_cast<uint64_t>(id), 0, 0});
+    return;
+  }
 }
 
 // Marks this PE's own rows and keeps their ids. False: an id does not exist.
 RSH_DEVICE bool mark_own_rows(const DeviceContext* ctx, const Exchange& x, const Stream& own,
                               const Ids& ids) {
-  bool ok = true;
-  mark_rows(x, own, arch::warp_of_grid(), [&](uint64_t row, uint64_t k) {
-    const uint64_t i = row * x.shape.topk + k;
-    return x.ids[i] = take_id(ctx, x, ids, i, &ok);
-  });
+  const bool ok = mark_rows(x, own, arch::warp_of_grid(), ids, x.ids);
+  if (!ok) refuse_ids(ctx, x.shape, ids, own.rows);
   return ok;
 }
 
@@ -153,9 +162,11 @@ RSH_DEVICE bool check_own_ids(const DeviceContext* ctx, const Exchange& x, uint6
   const bool keep = arch::block() == 0;
   RSH_ROLLED
   for (uint64_t i = arch::rank<kBlock>(); i < rows * x.shape.topk; i += arch::size<kBlock>()) {
-    const int32_t id = take_id(ctx, x, ids, i, &ok);
-    if (keep) x.ids[i] = id;
+    const int64_t id = id_at(ids, i);
+    ok = ok && exists(x.shape, id);
+    if (keep) x.ids[i] = static_cast<int32_t>(id);
   }
+  if (!ok) refuse_ids(ctx, x.shape, ids, rows);
   return arch::all<kBlock>(ok);
 }
 
@@ -224,7 +235,8 @@ RSH_DEVICE void signal_members(const DeviceContext* ctx, const Node& node, uint6
   RSH_ROLLED
   for (auto member = static_cast<int32_t>(arch::rank<kBlock>()); member < node.n_members;
        member += static_cast<int32_t>(arch::size<kBlock>()))
-    ring_signal<Transport::p2p>(ctx, set_signal(word, round), node.members[member]);
+    // Release: what this PE did before is visible to whoever acquires the round.
+    arch::store_release(in_peer(ctx, word, node.members[member]), round);
 }
 
 // wait_for_sequence, which is large.

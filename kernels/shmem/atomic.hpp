@@ -78,7 +78,7 @@ RSH_DEVICE Command atomic_command(const DeviceContext* ctx, AtomicOp op, const T
 template <class T>
 RSH_DEVICE bool atomic_update(const DeviceContext* ctx, AtomicOp op, T* word, T operand, int pe,
                               uint32_t lane = 0) {
-  if (!ctx->atomics_posted) {
+  if (!arch::fixed(ctx->atomics_posted)) {
     apply_atomic(op, in_peer(ctx, word, pe), operand, T{0});
     return true;
   }
@@ -102,7 +102,7 @@ RSH_DEVICE bool post_fetch(const DeviceContext* ctx, AtomicOp op, const T* word,
 template <class T>
 RSH_DEVICE bool atomic_fetch(const DeviceContext* ctx, AtomicOp op, T* word, T operand, T compare,
                              int pe, T* result, uint32_t lane = 0) {
-  if (!ctx->atomics_posted) {
+  if (!arch::fixed(ctx->atomics_posted)) {
     *result = apply_atomic(op, in_peer(ctx, word, pe), operand, compare);
     return true;
   }

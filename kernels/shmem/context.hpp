@@ -116,12 +116,14 @@ struct alignas(16) ResultSlot {
 };
 
 // What one PE tells another when a team meets: written by one peer only, with growing sequence
-// numbers. `agreed` has two entries because a peer may be one meeting ahead.
+// numbers. There are two words because a peer may be one meeting ahead.
 constexpr uint32_t kSyncRounds = 32;
-struct SyncRound {
-  uint64_t agreed[2];
+struct alignas(16) SyncWord {
   uint64_t sequence;
-  uint64_t unused;
+  uint64_t agreed;
+};
+struct SyncRound {
+  SyncWord told[2];  // by sequence & 1
 };
 
 // The words of one team in every member's heap.
@@ -179,7 +181,7 @@ struct DeviceContext {
 };
 
 // Changes with the layout of everything above: a kernel compiled against another layout is refused.
-constexpr uint64_t kAbi = 0x5253484d00030000ull + sizeof(DeviceContext) + sizeof(Lane) * 4096 +
+constexpr uint64_t kAbi = 0x5253484d00040000ull + sizeof(DeviceContext) + sizeof(Lane) * 4096 +
                           sizeof(Team) * (uint64_t{1} << 24);
 #if defined(RAILSHMEM_ABI)
 // Given by whoever launches kernels compiled now: one that would read another layout does not come
@@ -188,22 +190,27 @@ static_assert(kAbi == RAILSHMEM_ABI, "kernels and library are not of one release
 #endif
 
 RSH_DEVICE uint64_t offset_of(const DeviceContext* ctx, const void* symmetric) {
-  return static_cast<uint64_t>(static_cast<const char*>(symmetric) - ctx->heap);
+  return static_cast<uint64_t>(static_cast<const char*>(symmetric) - arch::fixed(ctx->heap));
 }
 RSH_DEVICE Lane& lane_of(const DeviceContext* ctx, int pe, uint32_t lane) {
-  return ctx->lanes[static_cast<uint64_t>(pe) * ctx->lane_stride + lane];
+  return arch::fixed(ctx->lanes)[static_cast<uint64_t>(pe) * arch::fixed(ctx->lane_stride) + lane];
 }
 RSH_DEVICE const LaneProgress& progress_of(const DeviceContext* ctx, int pe, uint32_t lane) {
-  return ctx->progress[static_cast<uint64_t>(pe) * ctx->lane_stride + lane];
+  return arch::fixed(
+      ctx->progress)[static_cast<uint64_t>(pe) * arch::fixed(ctx->lane_stride) + lane];
 }
 template <class T>
 RSH_DEVICE T* at_offset(const DeviceContext* ctx, uint64_t offset) {
-  return reinterpret_cast<T*>(ctx->heap + offset);
+  return reinterpret_cast<T*>(arch::fixed(ctx->heap) + offset);
+}
+RSH_DEVICE Transport transport_of(const DeviceContext* ctx, int pe) {
+  return arch::fixed(arch::fixed(ctx->transport)[pe]);
 }
 // The same symmetric object in a mapped peer.
 template <class T>
 RSH_DEVICE T* in_peer(const DeviceContext* ctx, T* symmetric, int pe) {
-  return reinterpret_cast<T*>(ctx->peer_base[pe] + offset_of(ctx, symmetric));
+  return reinterpret_cast<T*>(arch::fixed(arch::fixed(ctx->peer_base)[pe]) +
+                              offset_of(ctx, symmetric));
 }
 
 }  // namespace railshmem::device

@@ -22,14 +22,14 @@ RSH_DEVICE Lanes all_lanes(const DeviceContext* ctx) {
 // Each lane is ordered for itself. One thread calls it.
 RSH_DEVICE bool fence(const DeviceContext* ctx, Lanes lanes) {
   arch::fence_system();
-  if (ctx->lanes == nullptr) return true;
+  if (arch::fixed(ctx->lanes) == nullptr) return true;
   for (int pe = 0; pe < ctx->n_pes; ++pe)
     for (uint32_t index = lanes.first; index < lanes.first + lanes.count; ++index) {
       // A lane with nothing in flight has nothing to order.
       if (lane_of(ctx, pe, index).connected == 0 || is_idle(ctx, pe, index)) continue;
       // What follows to a mapped peer is a store, which no command can hold back: only atomics are
       // in flight to it, and they are waited for.
-      if (ctx->transport[pe] == Transport::p2p) {
+      if (transport_of(ctx, pe) == Transport::p2p) {
         if (!quiet_lane(ctx, pe, index)) return false;
         continue;
       }
@@ -50,7 +50,7 @@ namespace detail {
 // Waits for what was posted to PEs from `first` on, below `end`.
 RSH_DEVICE bool quiet_range(const DeviceContext* ctx, int first, int end, Lanes lanes) {
   arch::fence_system();
-  if (ctx->lanes == nullptr) return true;
+  if (arch::fixed(ctx->lanes) == nullptr) return true;
   for (int pe = first; pe < end; ++pe)
     for (uint32_t index = lanes.first; index < lanes.first + lanes.count; ++index)
       if (lane_of(ctx, pe, index).connected != 0 &&
@@ -81,28 +81,38 @@ constexpr uint64_t kPlainBarrier = 1;
 
 namespace detail {
 
-// Tells `to`, which finds it at the same place of its heap.
+// Tells `to`, which finds it at the same place of its heap. What is to be seen before it was
+// fenced.
 RSH_DEVICE bool tell(const DeviceContext* ctx, SyncRound* round, uint64_t sequence, uint64_t agreed,
                      int to) {
-  return put_immediate(ctx, &round->agreed[sequence & 1], agreed, to,
-                       set_signal(&round->sequence, sequence));
+  SyncWord* const word = round->told + (sequence & 1);
+  if (transport_of(ctx, to) == Transport::p2p) {
+    arch::store_tagged(&in_peer(ctx, word, to)->sequence, sequence, agreed);
+    return true;
+  }
+  return put_immediate<Transport::proxy>(ctx, &word->agreed, agreed, to,
+                                         set_signal(&word->sequence, sequence));
 }
 
 // Waits for what `from` tells here.
 RSH_DEVICE bool hear(const DeviceContext* ctx, const SyncRound* round, uint64_t sequence,
                      uint64_t* agreed, int from) {
-  if (!wait_for_sequence(ctx, &round->sequence, sequence, Waiting::barrier, from)) return false;
-  if (arch::load_relaxed(&round->agreed[sequence & 1]) != *agreed) *agreed = kDisagreed;
+  const SyncWord& word = round->told[sequence & 1];
+  if (!wait_for_sequence(ctx, &word.sequence, sequence, Waiting::barrier, from)) return false;
+  if (arch::load_relaxed(&word.agreed) != *agreed) *agreed = kDisagreed;
   return true;
 }
 
 // Dissemination over `n` PEs, log2(n) rounds; `me` is my place among them.
-RSH_DEVICE bool disseminate(const DeviceContext* ctx, const int32_t* pes, int64_t n, int64_t me,
+RSH_DEVICE bool disseminate(const DeviceContext* ctx, const int32_t* pes, int32_t n, int32_t me,
                             SyncRound* rounds, uint64_t sequence, uint64_t* agreed) {
-  for (int64_t distance = 1; distance < n; distance *= 2, ++rounds)
-    if (!tell(ctx, rounds, sequence, *agreed, pes[(me + distance) % n]) ||
-        !hear(ctx, rounds, sequence, agreed, pes[(me - distance + n) % n]))
+  for (int64_t distance = 1; distance < n; distance *= 2, ++rounds) {
+    if (distance > 1) arch::fence_payload();  // what was heard is passed on
+    const int64_t behind = me + distance, before = me - distance;
+    if (!tell(ctx, rounds, sequence, *agreed, arch::fixed(pes[behind < n ? behind : behind - n])) ||
+        !hear(ctx, rounds, sequence, agreed, arch::fixed(pes[before < 0 ? before + n : before])))
       return false;
+  }
   return true;
 }
 
@@ -110,39 +120,53 @@ RSH_DEVICE bool disseminate(const DeviceContext* ctx, const int32_t* pes, int64_
 // over the network instead of one per round.
 RSH_DEVICE bool sync_by_node(const DeviceContext* ctx, const Team& team, SyncArea* area,
                              uint64_t sequence, uint64_t* agreed) {
-  if (team.local > 0) {
-    return tell(ctx, area->gather + team.local, sequence, *agreed, team.locals[0]) &&
-           hear(ctx, &area->release, sequence, agreed, team.locals[0]);
+  const int32_t* const locals = arch::fixed(team.locals);
+  const int32_t local = arch::fixed(team.local), n_local = arch::fixed(team.n_local);
+  if (local > 0) {
+    return tell(ctx, area->gather + local, sequence, *agreed, arch::fixed(locals[0])) &&
+           hear(ctx, &area->release, sequence, agreed, arch::fixed(locals[0]));
   }
-  for (int32_t local = 1; local < team.n_local; ++local)
-    if (!hear(ctx, area->gather + local, sequence, agreed, team.locals[local])) return false;
-  if (!disseminate(ctx, team.leaders, team.n_nodes, team.node, area->rounds, sequence, agreed))
+  for (int32_t i = 1; i < n_local; ++i)
+    if (!hear(ctx, area->gather + i, sequence, agreed, arch::fixed(locals[i]))) return false;
+  if (n_local > 1) arch::fence_payload();
+  if (!disseminate(ctx, arch::fixed(team.leaders), arch::fixed(team.n_nodes),
+                   arch::fixed(team.node), area->rounds, sequence, agreed))
     return false;
-  for (int32_t local = 1; local < team.n_local; ++local)
-    if (!tell(ctx, &area->release, sequence, *agreed, team.locals[local])) return false;
+  if (n_local > 1) arch::fence_payload();
+  for (int32_t i = 1; i < n_local; ++i)
+    if (!tell(ctx, &area->release, sequence, *agreed, arch::fixed(locals[i]))) return false;
   return true;
+}
+
+// sync_team for who has fenced.
+RSH_DEVICE bool meet(const DeviceContext* ctx, const Team& team, uint64_t* agreed) {
+  uint64_t* const met_before = arch::fixed(team.sequence);
+  const uint64_t sequence = *met_before + 1;
+  auto* area = at_offset<SyncArea>(ctx, arch::fixed(team.area));
+  const int32_t n_pes = arch::fixed(team.n_pes), n_nodes = arch::fixed(team.n_nodes);
+  const bool met = n_nodes == 1 || n_nodes == n_pes
+                       ? disseminate(ctx, arch::fixed(team.pes), n_pes, arch::fixed(team.me),
+                                     area->rounds, sequence, agreed)
+                       : sync_by_node(ctx, team, area, sequence, agreed);
+  if (met) *met_before = sequence;
+  return met;
 }
 
 }  // namespace detail
 
-// Collective: returns when every member has called it. Each passes a non-zero value in `*agreed`;
-// afterwards it holds that value where all passed the same one, else kDisagreed on every member. A
-// call that was stopped can be repeated: it continues the same meeting.
+// Collective: returns when every member has called it, and has seen what the others stored before
+// in their own memory. Each passes a non-zero value in `*agreed`; afterwards it holds that value
+// where all passed the same one, else kDisagreed on every member. A call that was stopped can be
+// repeated: it continues the same meeting.
 RSH_DEVICE bool sync_team(const DeviceContext* ctx, const Team& team, uint64_t* agreed) {
-  const uint64_t sequence = *team.sequence + 1;
-  auto* area = at_offset<SyncArea>(ctx, team.area);
-  const bool flat = team.n_nodes == 1 || team.n_nodes == team.n_pes;
-  const bool met =
-      flat ? detail::disseminate(ctx, team.pes, team.n_pes, team.me, area->rounds, sequence, agreed)
-           : detail::sync_by_node(ctx, team, area, sequence, agreed);
-  if (met) *team.sequence = sequence;
-  return met;
+  arch::fence_payload();  // the words of a meeting have no order of their own
+  return detail::meet(ctx, team, agreed);
 }
 
 // Collective: quiet, then all PEs meet.
 RSH_DEVICE bool barrier_all(const DeviceContext* ctx) {
   uint64_t agreed = kPlainBarrier;
-  return quiet(ctx) && sync_team(ctx, *ctx->world, &agreed);
+  return quiet(ctx) && detail::meet(ctx, *arch::fixed(ctx->world), &agreed);
 }
 
 // ---- the same for scopes

@@ -44,7 +44,7 @@ RSH_DEVICE bool ring_mapped(const DeviceContext* ctx, const Signal& signal, int 
     return true;
   }
   // Where atomics are posted, another engine adds: the data copied before must be visible first.
-  if (ctx->atomics_posted) arch::fence_payload();
+  if (arch::fixed(ctx->atomics_posted)) arch::fence_payload();
   return atomic_update<uint64_t>(ctx, signal.op, signal.word, signal.value, pe, lane);
 }
 
@@ -74,7 +74,7 @@ RSH_DEVICE bool put_signal(const DeviceContext* ctx, void* dest, const void* sou
   static_cast<void>(detail::Reserved<T>{});
   if constexpr (T == Transport::p2p) {
     char* to = in_peer(ctx, static_cast<char*>(dest), pe);
-    if (!arch::store_whole(to, source, bytes)) arch::copy<S>(to, source, bytes);
+    if (!arch::store_whole_relaxed(to, source, bytes)) arch::copy<S>(to, source, bytes);
     arch::sync<S>();
     return arch::leader<S>() ? detail::ring_mapped(ctx, signal, pe, lane) : true;
   } else {
@@ -90,7 +90,7 @@ RSH_DEVICE bool put_signal(const DeviceContext* ctx, void* dest, const void* sou
 template <arch::Scope S>
 RSH_DEVICE bool put_signal(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
                            const Signal& signal, int pe, uint32_t lane = 0) {
-  return ctx->transport[pe] == Transport::p2p
+  return transport_of(ctx, pe) == Transport::p2p
              ? put_signal<Transport::p2p, S>(ctx, dest, source, bytes, signal, pe, lane)
              : put_signal<Transport::proxy, S>(ctx, dest, source, bytes, signal, pe, lane);
 }
@@ -115,7 +115,7 @@ RSH_DEVICE bool put_immediate(const DeviceContext* ctx, V* dest, V value, int pe
   static_cast<void>(detail::Reserved<T>{});
   static_assert(sizeof(V) <= 8, "immediates have up to 8 bytes");
   if constexpr (T == Transport::p2p) {
-    arch::store_whole(in_peer(ctx, dest, pe), &value, sizeof(V));
+    arch::store_whole_relaxed(in_peer(ctx, dest, pe), &value, sizeof(V));
     return detail::ring_mapped(ctx, signal, pe, lane);
   } else {
     uint64_t word = 0;
@@ -128,7 +128,7 @@ RSH_DEVICE bool put_immediate(const DeviceContext* ctx, V* dest, V value, int pe
 template <class V>
 RSH_DEVICE bool put_immediate(const DeviceContext* ctx, V* dest, V value, int pe,
                               const Signal& signal = no_signal(), uint32_t lane = 0) {
-  return ctx->transport[pe] == Transport::p2p
+  return transport_of(ctx, pe) == Transport::p2p
              ? put_immediate<Transport::p2p>(ctx, dest, value, pe, signal, lane)
              : put_immediate<Transport::proxy>(ctx, dest, value, pe, signal, lane);
 }
@@ -147,7 +147,7 @@ RSH_DEVICE bool ring_signal(const DeviceContext* ctx, const Signal& signal, int 
 
 RSH_DEVICE bool ring_signal(const DeviceContext* ctx, const Signal& signal, int pe,
                             uint32_t lane = 0) {
-  return ctx->transport[pe] == Transport::p2p
+  return transport_of(ctx, pe) == Transport::p2p
              ? ring_signal<Transport::p2p>(ctx, signal, pe, lane)
              : ring_signal<Transport::proxy>(ctx, signal, pe, lane);
 }
@@ -199,7 +199,7 @@ RSH_DEVICE bool get(const DeviceContext* ctx, void* dest, const void* source, ui
 template <arch::Scope S>
 RSH_DEVICE bool get(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
                     int pe, uint32_t lane = 0) {
-  return ctx->transport[pe] == Transport::p2p
+  return transport_of(ctx, pe) == Transport::p2p
              ? get<Transport::p2p, S>(ctx, dest, source, bytes, pe, lane)
              : get<Transport::proxy, S>(ctx, dest, source, bytes, pe, lane);
 }
@@ -208,7 +208,7 @@ RSH_DEVICE bool get(const DeviceContext* ctx, void* dest, const void* source, ui
 template <arch::Scope S>
 RSH_DEVICE bool get_nbi(const DeviceContext* ctx, void* dest, const void* source, uint64_t bytes,
                         int pe, uint32_t lane = 0) {
-  if (ctx->transport[pe] == Transport::p2p || bytes == 0)
+  if (transport_of(ctx, pe) == Transport::p2p || bytes == 0)
     return get<Transport::p2p, S>(ctx, dest, source, bytes, pe, lane);
   arch::sync<S>();
   if (!arch::leader<S>()) return true;

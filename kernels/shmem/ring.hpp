@@ -14,19 +14,22 @@ RSH_DEVICE int rail_of(const DeviceContext* ctx, int pe, uint32_t lane) {
 // False: stopped, and the command will not be executed.
 RSH_DEVICE bool post(const DeviceContext* ctx, const Command& command) {
   Lane& lane = lane_of(ctx, command.pe, command.lane);
-  Ring& ring = ctx->rings[lane.ring];
-  if (stopped(ctx)) return false;
+  const Ring& ring = arch::fixed(ctx->rings)[arch::fixed(lane.ring)];
+  if (stopped_lately(ctx)) return false;
   const int rail = recording(ctx->trace) ? rail_of(ctx, command.pe, command.lane) : -1;
   TraceSpan span(ctx->trace, Moment::ring_posted, command.bytes, command.pe, rail, command.lane);
   // Counted before the slot is claimed. On the host, whoever claims a later slot and then asks how
   // much was posted counts this command too (the claim's acquire-release carries the count along).
-  arch::claim_together(&lane.posted);
-  const uint64_t index = arch::claim_together(ring.tail);
+  arch::count_one(&lane.posted);
+  // Looked at before the claim, so that a GPU does both at once.
+  const uint64_t head_seen = arch::load_relaxed(arch::fixed(ring.head_seen));
+  const uint64_t index = arch::claim_together(arch::fixed(ring.tail));
   span.set_id(index);
-  const uint64_t slots = uint64_t{1} << ring.shift;
+  const uint32_t shift = arch::fixed(ring.shift);
+  const uint64_t slots = uint64_t{1} << shift;
   // Relaxed: no store below is done before the branch is decided, and what the consumer read from
   // the slot it read before it counted that.
-  if (index - arch::load_relaxed(ring.head_seen) >= slots) {
+  if (index - head_seen >= slots) {
     arch::claim_add(ring.full_waits, uint64_t{1});
     Waiter waiter(ctx, Waiting::ring_room, command.pe, kNoWord, index - slots + 1,
                   rail_of(ctx, command.pe, command.lane));
@@ -42,8 +45,8 @@ RSH_DEVICE bool post(const DeviceContext* ctx, const Command& command) {
       }
     }
   }
-  write_command(ring.slots + (index & (slots - 1)), lap_of(index, ring.shift), command);
-  arch::wake(ring.sleep_word);
+  write_command(arch::fixed(ring.slots) + (index & (slots - 1)), lap_of(index, shift), command);
+  arch::wake(arch::fixed(ring.sleep_word));
   return true;
 }
 

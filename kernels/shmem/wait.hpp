@@ -10,19 +10,26 @@ namespace railshmem::device {
 // A claim of its own keeps what it was given until the host clears it.
 RSH_DEVICE void stop_with(const DeviceContext* ctx, Stop reason, const Report& report) {
   const auto none = static_cast<uint32_t>(Stop::none);
-  if (arch::claim_swap(ctx->stop_claim, none, static_cast<uint32_t>(Stop::writing)) != none) return;
+  if (arch::claim_swap(arch::fixed(ctx->stop_claim), none, static_cast<uint32_t>(Stop::writing)) !=
+      none)
+    return;
   ctx->stop->report = report;
   arch::store_release(&ctx->stop->stop, static_cast<uint32_t>(reason));  // publishes the report
 }
 
 // Relaxed: only the host reads the report.
 RSH_DEVICE bool stopped(const DeviceContext* ctx) {
-  return arch::load_relaxed(ctx->stop_claim) != static_cast<uint32_t>(Stop::none);
+  return arch::load_relaxed(arch::fixed(ctx->stop_claim)) != static_cast<uint32_t>(Stop::none);
+}
+
+// Whether it was so when this thread last waited: for those that do not wait.
+RSH_DEVICE bool stopped_lately(const DeviceContext* ctx) {
+  return arch::load_lately(arch::fixed(ctx->stop_claim)) != static_cast<uint32_t>(Stop::none);
 }
 
 // Dear on a GPU: the word is the host's.
 RSH_DEVICE Stop job_stop(const DeviceContext* ctx) {
-  return static_cast<Stop>(arch::load_acquire(ctx->job_stop));
+  return static_cast<Stop>(arch::load_acquire(arch::fixed(ctx->job_stop)));
 }
 
 // Counts of what is complete include what has failed; the failure is published before the count.
@@ -41,7 +48,7 @@ class Waiter {
         rail_(rail),
         word_(word),
         expected_(expected),
-        backoff_(ctx->spins) {}
+        backoff_(arch::fixed(ctx->spins)) {}
 
   // A wait whose first look failed is a span in the timeline.
   RSH_DEVICE ~Waiter() {
@@ -57,14 +64,15 @@ class Waiter {
   // Call after each failed look; `seen` is what the look saw. False: give up.
   RSH_DEVICE bool again(uint64_t seen) {
     if (recording(ctx_->trace) && traced_ns_ == 0) traced_ns_ = arch::clock_ns();
-    if (stopped(ctx_)) return false;
+    // A GPU looks at these now and then: each would take as long as the look at what is waited for.
+    if (arch::kOnHost && stopped(ctx_)) return false;
     backoff_.step();
     if (!backoff_.long_look()) return true;
-    if (job_stop(ctx_) != Stop::none) return false;
+    if (stopped(ctx_) || job_stop(ctx_) != Stop::none) return false;
     const uint64_t now = arch::clock_ns();
     if (started_ns_ == 0) started_ns_ = now;
     const uint64_t waited = now - started_ns_;
-    if (waited > ctx_->timeout_ns) return give_up(Stop::timeout, seen, waited);
+    if (waited > arch::fixed(ctx_->timeout_ns)) return give_up(Stop::timeout, seen, waited);
     if (backoff_.interrupted()) return give_up(Stop::interrupted, seen, waited);
     return true;
   }

@@ -1,5 +1,7 @@
 // The CPU's side of what `railshmem bench proxy --device cuda` times: threads that take what a
 // GPU's kernels hand over, and do nothing with it.
+#include <sched.h>
+
 #include <cstring>
 #include <vector>
 
@@ -12,15 +14,21 @@ namespace {
 // A kernel that was never launched must not hang its bench.
 constexpr double kPatienceS = 20;
 
+// Spins as long as an answer that is on its way takes, then lets others have the core.
 class Patience {
  public:
   // False: enough.
   bool again() {
-    arch::relax();
-    return (++looks_ & 0xffff) != 0 || watch_.seconds() < kPatienceS;
+    if (++looks_ < kSpins)
+      arch::relax();
+    else
+      sched_yield();
+    return (looks_ & 0xfff) != 0 || watch_.seconds() < kPatienceS;
   }
+  void renew() { looks_ = 0; }
 
  private:
+  static constexpr uint64_t kSpins = 2000;
   const Stopwatch watch_;
   uint64_t looks_ = 0;
 };
@@ -74,6 +82,7 @@ class SinkRing {
       }
       tell(taken_);
       told = taken_;
+      patience.renew();
     }
     tell(taken_);
   }
@@ -166,6 +175,7 @@ void answer(uintptr_t word, uintptr_t reply, uint64_t count) {
         fail(ErrorKind::timeout, "bench: question ", number, " of ", count, " did not come within ",
              kPatienceS, " s");
     arch::store_release(answered, number);
+    patience.renew();
   }
 }
 

@@ -3,14 +3,10 @@
 
 #include "python/bindings/array_view.hpp"
 #include "python/bindings/device_layout.hpp"
+#include "python/bindings/stream_argument.hpp"
 
 namespace railshmem::python {
-namespace {
 
-using device::AtomicOp;
-using device::Compare;
-
-// Whatever stands for a stream in Python; None is the default stream.
 gpu::Stream stream_of(py::handle stream, const char* call) {
   const auto number = [](const py::object& value) {
     return reinterpret_cast<gpu::Stream>(py::cast<uintptr_t>(value));
@@ -27,6 +23,11 @@ gpu::Stream stream_of(py::handle stream, const char* call) {
   fail(ErrorKind::argument, call, ": stream of type ", Py_TYPE(stream.ptr())->tp_name,
        " is neither a number, a stream of torch, cupy or cuda.core, nor None");
 }
+
+namespace {
+
+using device::AtomicOp;
+using device::Compare;
 
 // The arguments of a put or get.
 struct Move {

@@ -2,12 +2,15 @@
 
 Transfers are curves by size, once as GB/s and once as time; everything else is bars of time. Ours
 is drawn in colours, limits in grey, MPI and OpenSHMEM in the colours that they have everywhere.
+Transfers by a GPU's kernels have a panel for each operation and a curve for each number of blocks,
+whose limit has the same colour, paler and dashed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +22,13 @@ from railshmem.picture import FAINT, INK, PALE, new_figure, save
 Line = Mapping[str, Any]  # of a results file
 
 CURVES = ("put", "get")
+# What tells apart two lines about the same operation.
+SUBJECT = ("bench", "transport", "bytes", "device", "blocks", "warps", "tokens", "dtype", "sms")
 KINDS = {
     "fetch_add": "atomic",
     "add": "atomic",
     "put_signal": "signal",
+    "p_quiet": "latency",
     "broadcast": "collectives",
     "fcollect": "collectives",
     "alltoall": "collectives",
@@ -31,6 +37,12 @@ KINDS = {
 OURS = ("#1f5fa8", "#59a1e0", "#0b7a4b", "#5cc08c")
 LIMIT, MPI, SHMEM = "#8a8a8a", "#d9822b", "#b0345a"
 PANEL_WIDTH, CURVES_HEIGHT, BAR_HEIGHT = 12.0, 4.6, 0.17
+
+
+def _name_of_rival(line: Line) -> str:
+    """On GPUs the rivals' own names, else what MPI calls the operation."""
+    name = line.get("rival", "")
+    return name if line.get("device") else f"MPI {name}".strip()
 
 
 class Contestant(NamedTuple):
@@ -44,7 +56,7 @@ class Contestant(NamedTuple):
 
 BESIDE = (
     Contestant("limit_us", lambda line: "limit", LIMIT, "--"),
-    Contestant("rival_us", lambda line: f"MPI {line.get('rival', '')}".strip(), MPI, ":"),
+    Contestant("rival_us", _name_of_rival, MPI, ":"),
     Contestant("shmem_us", lambda line: "OpenSHMEM", SHMEM, "-."),
 )
 
@@ -62,7 +74,7 @@ def read_results(files: Iterable[Path]) -> list[Line]:
                 raise click.ClickException(
                     f"{file}, line {number} is not a result of `railshmem bench --json`"
                 )
-            found[line["bench"], line.get("transport"), line.get("bytes")] = line
+            found[tuple(line.get(key) for key in SUBJECT)] = line
     if not found:
         raise click.ClickException("there is no result in these files")
     return list(found.values())
@@ -80,15 +92,16 @@ def _parsed(text: str) -> Line | None:
 def draw_results(lines: Sequence[Line], file: Path) -> None:
     """Draws the lines into `file`."""
     panels = _panels(lines)
-    heights = [_height(kind, rows) for (kind, _), rows in panels.items()]
+    heights = [_height(panel.kind, rows) for panel, rows in panels.items()]
     figure = new_figure(PANEL_WIDTH, sum(heights))
     parts = figure.subfigures(len(panels), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for part, ((kind, transport), rows) in zip(parts, panels.items(), strict=True):
-        title = f"{kind} over {transport}" if transport else kind
-        if kind in CURVES:
-            _draw_curves(part, title, rows)
+    for part, (panel, rows) in zip(parts, panels.items(), strict=True):
+        if panel.by_blocks:
+            _draw_curves_by_blocks(part, panel.title, rows)
+        elif panel.kind in CURVES:
+            _draw_curves(part, panel.title, rows)
         else:
-            _draw_bars(part, title, rows)
+            _draw_bars(part, panel.title, rows)
     save(figure, file)
 
 
@@ -98,10 +111,28 @@ def kind_of(bench: str) -> str:
     return KINDS.get(base, base.partition("_")[0])
 
 
-def _panels(lines: Sequence[Line]) -> dict[tuple[str, str], list[Line]]:
-    panels: dict[tuple[str, str], list[Line]] = {}
+class Panel(NamedTuple):
+    """What is drawn together."""
+
+    kind: str
+    transport: str
+    device: str  # of GPUs
+    by_blocks: str  # the operation whose curves these are
+
+    @property
+    def title(self) -> str:
+        title = self.by_blocks or self.kind
+        title += f" over {self.transport}" if self.transport else ""
+        return title + (" by kernels on GPUs" if self.device else "")
+
+
+def _panels(lines: Sequence[Line]) -> dict[Panel, list[Line]]:
+    panels: dict[Panel, list[Line]] = {}
     for line in lines:
-        panels.setdefault((kind_of(line["bench"]), line.get("transport") or ""), []).append(line)
+        by_blocks = line["bench"] if line.get("blocks") else ""
+        kind = kind_of(line["bench"])
+        panel = Panel(kind, line.get("transport") or "", line.get("device") or "", by_blocks)
+        panels.setdefault(panel, []).append(line)
     return panels
 
 
@@ -134,6 +165,32 @@ def _draw_curves(part: Any, title: str, rows: Sequence[Line]) -> None:
                 label = f"{other.label(beside[0])} for {bench}"
                 shade = other.colour if "quiet" not in bench else _lighter(other.colour)
                 _curve(speed, time, beside, other.key, label, shade, other.style)
+    _finish_curves(part, speed, time, rows)
+
+
+def _draw_curves_by_blocks(part: Any, title: str, rows: Sequence[Line]) -> None:
+    part.suptitle(title, fontsize=12, color=INK, x=0.02, ha="left")
+    speed, time = part.subplots(1, 2)
+    part.subplots_adjust(left=0.06, right=0.78, wspace=0.22, bottom=0.14, top=0.88)
+    for blocks, colour in zip(sorted({row["blocks"] for row in rows}), cycle(OURS), strict=False):
+        mine = sorted(
+            (row for row in rows if row["blocks"] == blocks), key=lambda row: row["bytes"]
+        )
+        name = f"{blocks} block{'s' if blocks > 1 else ''}"
+        _curve(speed, time, mine, "median_us", name, colour, "-")
+        limits = [row for row in mine if row.get("limit_us")]
+        if limits:
+            _curve(speed, time, limits, "limit_us", f"limit, {name}", _lighter(colour), "--")
+        rivals = [row for row in mine if row.get("rival_us")]
+        if rivals:
+            name = f"{rivals[0].get('rival', 'rival')}, {name}"
+            _curve(speed, time, rivals, "rival_us", name, MPI, ":")
+    _finish_curves(part, speed, time, rows)
+    speed.set_yscale("linear")  # they all end at the link's ceiling
+    speed.set_ylim(bottom=0)
+
+
+def _finish_curves(part: Any, speed: Any, time: Any, rows: Sequence[Line]) -> None:
     sizes = sorted({row["bytes"] for row in rows})
     for axes, what in ((speed, "GB/s"), (time, "µs")):
         axes.set_xscale("log", base=2)
@@ -196,7 +253,14 @@ def _draw_bars(part: Any, title: str, rows: Sequence[Line]) -> None:
 
 
 def _name(row: Line) -> str:
-    return f"{row['bench']}  {size_text(row['bytes'])}" if row.get("bytes") else str(row["bench"])
+    parts = [str(row["bench"])]
+    of_layer = row.get("device") and "tokens" in row  # which its bytes do not tell
+    if row.get("bytes") and not of_layer:
+        parts.append(size_text(row["bytes"]))
+    if row.get("device"):
+        units = (("tokens", " tokens"), ("dtype", ""), ("warps", " warps"))
+        parts += [f"{row[key]}{unit}" for key, unit in units if key in row]
+    return "  ".join(parts)
 
 
 def _plain(axes: Any) -> None:

@@ -97,9 +97,9 @@ Error error_of(Stop reason, const device::Report& report, int pe) {
               text(who, "dispatch: token ", report.word, ", column ", report.expected, ": expert ",
                    static_cast<int64_t>(report.seen), " does not exist")};
     case Stop::no_room:
-      return {ErrorKind::argument, text(who, "dispatch: PE ", report.peer, " would receive ",
-                                        report.seen, " rows, more than max_received=",
-                                        report.expected)};
+      return {ErrorKind::argument,
+              text(who, "dispatch: PE ", report.peer, " would receive ", report.seen,
+                   " rows, more than max_received=", report.expected)};
     case Stop::ring_dead:
       return {
           ErrorKind::aborted,

@@ -98,7 +98,8 @@ void Runtime::raise_if_stopped(uint64_t cleared_before) {
 
 namespace {
 
-// A timeout, Ctrl-C or bad input ends one call; everything else ends the job's usefulness and stays.
+// A timeout, Ctrl-C or bad input ends one call; everything else ends the job's usefulness and
+// stays.
 bool ends_one_call(Stop reason) {
   return reason == Stop::timeout || reason == Stop::interrupted || reason == Stop::bad_expert ||
          reason == Stop::no_room;

@@ -157,8 +157,8 @@ class Runtime {
     raise_if_stopped(before);
   }
 
-  // Throws what has stopped a kernel of this PE's GPU, if anything did; so do quiet of the contexts,
-  // barriers and finalize. The kernel's stream is the caller's to synchronise.
+  // Throws what has stopped a kernel of this PE's GPU, if anything did; so do quiet of the
+  // contexts, barriers and finalize. The kernel's stream is the caller's to synchronise.
   void check_kernels();
 
   // Waits until there is news that nobody has taken: the first PE that is lost, or that a PE aborts

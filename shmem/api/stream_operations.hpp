@@ -19,7 +19,7 @@
 
 namespace railshmem {
 
-// `source` may be written again by what follows on the stream after quiet_on_stream.
+// What follows on the stream may write `source`; the data is complete after quiet_on_stream.
 void put_on_stream(Runtime& runtime, void* dest, const void* source, std::size_t bytes, int pe,
                    gpu::Stream stream);
 // What follows on the stream finds the data in `dest`.

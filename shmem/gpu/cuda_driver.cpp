@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "shmem/gpu/cuda_table.hpp"
 #include "shmem/gpu/driver.hpp"
@@ -240,6 +241,7 @@ class CudaDriver final : public Driver {
   Module load(const void* image) override {
     Module out = nullptr;
     check(call_.load_module(&out, image), "cuModuleLoadData");
+    load_all_functions(out);
     return out;
   }
   void unload(Module module) override { check(call_.unload_module(module), "cuModuleUnload"); }
@@ -270,6 +272,19 @@ class CudaDriver final : public Driver {
   }
 
  private:
+  // Drivers load a function when it is first launched, and wait with that for kernels that run; one
+  // of those could wait for this function. Older ones than the table says do so only when asked to.
+  void load_all_functions(Module module) const {
+    if (call_.function_count == nullptr || call_.all_functions == nullptr ||
+        call_.load_function == nullptr)
+      return;
+    unsigned count = 0;
+    check(call_.function_count(&count, module), "cuModuleGetFunctionCount");
+    std::vector<Function> all(count);
+    check(call_.all_functions(all.data(), count, module), "cuModuleEnumerateFunctions");
+    for (const Function function : all) check(call_.load_function(function), "cuFuncLoad");
+  }
+
   template <class... Parts>
   void check(Result result, const Parts&... what) const {
     if (result == 0) return;

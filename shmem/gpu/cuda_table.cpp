@@ -49,6 +49,9 @@ Table::Table(const Library& library) {
   library.find("cuModuleLoadData", load_module);
   library.find("cuModuleUnload", unload_module);
   library.find("cuModuleGetFunction", function);
+  library.find_newer("cuModuleGetFunctionCount", function_count);
+  library.find_newer("cuModuleEnumerateFunctions", all_functions);
+  library.find_newer("cuFuncLoad", load_function);
   library.find("cuFuncSetAttribute", set_attribute);
   library.find("cuOccupancyMaxActiveBlocksPerMultiprocessor", occupancy);
   library.find("cuLaunchKernel", launch);

@@ -121,6 +121,10 @@ struct Table {
   Result (*load_module)(void** module, const void* image);
   Result (*unload_module)(void* module);
   Result (*function)(void** function, void* module, const char* name);
+  // The next three are null before CUDA 12.4.
+  Result (*function_count)(unsigned* count, void* module);
+  Result (*all_functions)(void** functions, unsigned count, void* module);
+  Result (*load_function)(void* function);
   Result (*set_attribute)(void* function, int attribute, int value);
   Result (*occupancy)(int* blocks, void* function, int threads, std::size_t shared_bytes);
   Result (*launch)(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,

@@ -23,6 +23,12 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
+  // For what older drivers lack: null there.
+  template <class Function>
+  void find_newer(const char* symbol, Function*& into) const {
+    into = reinterpret_cast<Function*>(::dlsym(handle_, symbol));
+  }
+
   template <class Function>
   void find(const char* symbol, Function*& into) const {
     into = reinterpret_cast<Function*>(::dlsym(handle_, symbol));

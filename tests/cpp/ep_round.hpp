@@ -159,6 +159,48 @@ inline int wrong_blocks(const EpRound& round, const ep::Config& config, int n_pe
   return wrong + (row != got.handle.rows);
 }
 
+// The same in the layout by slots; `counts` say what every source sent.
+inline int wrong_slots(const EpRound& round, const ep::Config& config, int n_pes, int pe,
+                       const ep::Received& got, const int64_t* counts) {
+  const auto* const tokens = static_cast<const float*>(got.tokens.data);
+  const auto* const weights = static_cast<const float*>(got.weights.data);
+  const auto* const indices = static_cast<const int64_t*>(got.indices.data);
+  int wrong = got.handle.rows != n_pes * config.max_tokens;
+  for (int source = 0; source < n_pes; ++source) {
+    wrong += counts[source] != round.tokens(source);
+    for (int token = 0; token < config.max_tokens; ++token) {
+      const int64_t row = source * config.max_tokens + token;
+      const bool comes =
+          token < round.tokens(source) && round.destinations(source, token).count(pe) > 0;
+      for (int k = 0; k < config.topk; ++k) {
+        const int id = comes ? round.expert(source, token, k) : -1;
+        const int local = round.owner(id) == pe ? id - round.first_expert(pe) : -1;
+        wrong += indices[row * config.topk + k] != local;
+        if (comes) wrong += weights[row * config.topk + k] != round.weight(source, token, k);
+      }
+      for (int column = 0; column < config.hidden && comes; ++column)
+        wrong += tokens[row * config.hidden + column] != round.value(source, token, column);
+    }
+  }
+  return wrong;
+}
+
+// With fixed shapes: what dispatch would have returned without them, from the counts it left.
+inline ep::Received with_counts(ep::Received got, const ep::Config& config, int n_pes, int pe,
+                                const ep::Counts& counts) {
+  const auto list = [](const void* from, int64_t n) {
+    const auto* const values = static_cast<const int64_t*>(from);
+    return std::vector<int64_t>(values, values + n);
+  };
+  got.handle.rows = *static_cast<const int64_t*>(counts.rows);
+  got.counts = list(counts.counts, n_pes);
+  if (!config.by_expert()) return got;
+  const int64_t mine = (pe + 1) * config.experts / n_pes - pe * config.experts / n_pes;
+  got.expert_counts = list(counts.expert_counts, mine);
+  got.padded_counts = list(counts.padded_counts, mine);
+  return got;
+}
+
 // What the experts make of a received row. Contiguous: PE d multiplies by d + 1. Expert-major:
 // expert e multiplies by e + 1, and makes nonsense of rows that only fill a block. The result tells
 // whose rows were summed.

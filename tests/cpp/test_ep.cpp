@@ -31,8 +31,13 @@ ep::Config by_expert(ep::Config config, int64_t alignment) {
   return config;
 }
 
+ep::Config by_slot(ep::Config config) {
+  config.layout = ep::Layout::slots;
+  return config;
+}
+
 std::vector<ep::Config> in_all_layouts(const ep::Config& config) {
-  return {config, by_expert(config, 1), by_expert(config, 4)};
+  return {config, by_expert(config, 1), by_expert(config, 4), by_slot(config)};
 }
 
 // What a test varies beside the configuration.
@@ -108,9 +113,20 @@ class Player {
                  : exchange_.dispatch(batch, outputs());
     if (plan_.tokens_in_heap)  // it may change now
       std::memset(heap_tokens_, 0x7f, static_cast<std::size_t>(batch.tokens.bytes()));
-    wrong_ += config_.by_expert() ? wrong_blocks(round, config_, runtime_.n_pes(), pe_, got_)
-                                  : wrong_received(round, config_, runtime_.n_pes(), pe_, got_);
+    wrong_ += wrong_arrays(round);
     return got_.handle;
+  }
+
+  int wrong_arrays(const EpRound& round) const {
+    const int n_pes = runtime_.n_pes();
+    const ep::Counts counts = exchange_.counts(got_.handle);
+    if (config_.by_slot())
+      return wrong_slots(round, config_, n_pes, pe_, got_,
+                         static_cast<const int64_t*>(counts.counts));
+    const ep::Received got =
+        config_.fixed_shapes ? with_counts(got_, config_, n_pes, pe_, counts) : got_;
+    return config_.by_expert() ? wrong_blocks(round, config_, n_pes, pe_, got)
+                               : wrong_received(round, config_, n_pes, pe_, got);
   }
 
   void combine(const EpRound& round, const ep::Handle& handle, int number) {
@@ -223,12 +239,41 @@ TEST_CASE("ep: dispatch may deliver into the caller's arrays") {
       CHECK(play_everywhere(4, nodes_of(nodes, ""), config, plan) == 0);
 }
 
+TEST_CASE("ep: with fixed shapes the counts stay where the kernels are") {
+  for (const char* nodes : {"0", "2", "4"})
+    for (ep::Config config : in_all_layouts(small_config(4))) {
+      config.fixed_shapes = true;
+      CAPTURE(config.describe(4));
+      CHECK(play_everywhere(4, nodes_of(nodes, ""), config, {}) == 0);
+    }
+}
+
+TEST_CASE("ep: with fixed shapes a kernel that finds no room stops its PE and says so") {
+  ep::Config config = small_config(4);
+  config.max_received = 4;
+  config.fixed_shapes = true;
+  run_pes(4, nodes_of("0", ""), [&](Runtime& runtime) {
+    const std::shared_ptr<Runtime> borrowed(&runtime, [](Runtime*) {});
+    ep::ExpertParallel exchange(borrowed, config);
+    const std::vector<float> tokens(static_cast<std::size_t>(2 * config.hidden), 1);
+    const std::vector<float> weights(10, 1);
+    const std::vector<int32_t> indices(10, 6);  // of PE 2
+    const ep::Batch batch{{tokens.data(), 2, config.hidden, ep::Type::fp32},
+                          {indices.data(), 2, 5, ep::Type::int32},
+                          {weights.data(), 2, 5, ep::Type::fp32},
+                          {}};
+    CHECK(says(refusal_of([&] { exchange.dispatch(batch); }),
+               "PE 2 would receive 8 rows, more than max_received=4"));
+  });
+}
+
 TEST_CASE("ep: a late PE never sees or causes overwritten rows") {
   Plan plan;
   plan.rounds = 40;
   for (int late = 0; late < 4; late += 3)
     for (const char* nodes : {"0", "2", "4"})
-      for (const ep::Config& config : {small_config(4), by_expert(small_config(4), 4)}) {
+      for (const ep::Config& config :
+           {small_config(4), by_expert(small_config(4), 4), by_slot(small_config(4))}) {
         plan.late_pe = late;
         CHECK(play_everywhere(4, nodes_of(nodes, "ordered=off"), config, plan) == 0);
       }
@@ -239,7 +284,8 @@ TEST_CASE("ep: several blocks, tokens in the heap, a tiny ring, one row per put"
   plan.tokens_in_heap = true;
   for (const int64_t blocks : {1, 2, 3})
     for (const char* nodes : {"0", "2", "4"})
-      for (ep::Config config : {small_config(4), by_expert(small_config(4), 4)}) {
+      for (ep::Config config :
+           {small_config(4), by_expert(small_config(4), 4), by_slot(small_config(4))}) {
         CAPTURE(nodes);
         Environment environment = nodes_of(nodes, "");
         environment["RAILSHMEM_RING"] = "4";

@@ -41,9 +41,14 @@ class Layer {
   void dispatch_send() { handle_ = exchange_.dispatch_send(arrays_.batch(exchange_.config())); }
   void dispatch_recv() {
     got_ = exchange_.dispatch_recv(handle_);
-    wrong_ += exchange_.config().by_expert()
-                  ? wrong_blocks(round_, exchange_.config(), n_pes_, pe_, got_)
-                  : wrong_received(round_, exchange_.config(), n_pes_, pe_, got_);
+    const ep::Config& config = exchange_.config();
+    if (config.by_slot())
+      wrong_ += wrong_slots(round_, config, n_pes_, pe_, got_,
+                            static_cast<const int64_t*>(exchange_.counts(handle_).counts));
+    else if (config.by_expert())
+      wrong_ += wrong_blocks(round_, config, n_pes_, pe_, got_);
+    else
+      wrong_ += wrong_received(round_, config, n_pes_, pe_, got_);
   }
   void combine_send() {
     auto* const results = static_cast<float*>(exchange_.expert_buffer(handle_));
@@ -74,7 +79,8 @@ class Layer {
 
 TEST_CASE("ep: halves of two layers interleave while one PE is late") {
   for (const Shape& shape : all_shapes())
-    for (const ep::Layout layout : {ep::Layout::contiguous, ep::Layout::expert_major}) {
+    for (const ep::Layout layout :
+         {ep::Layout::contiguous, ep::Layout::expert_major, ep::Layout::slots}) {
       CAPTURE(shape.name);
       std::atomic<int> wrong{0};
       run_pes(4, environment_of(shape), [&](Runtime& runtime) {

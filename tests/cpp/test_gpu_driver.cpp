@@ -251,6 +251,24 @@ TEST_CASE("gpu: a stream that is not apart keeps the default stream's order, bot
   driver.free(at);
 }
 
+TEST_CASE("gpu: a kernel starts while another waits, although it is launched for the first time") {
+  const gpu::Site site = standin_site();
+  gpu::Driver& driver = *site.driver;
+  const gpu::Module module = driver.load("STANDIN");
+  const gpu::Address at = driver.allocate(64);
+  const gpu::Stream stream = driver.create_stream(true, false);
+  Gate gate(driver);
+  gate.enqueue(stream);
+  fill_words(driver, module, at, 3, 8, {});
+  driver.synchronize(nullptr);
+  CHECK_FALSE(driver.idle(stream));
+  gate.open();
+  driver.synchronize(stream);
+  driver.destroy_stream(stream);
+  driver.unload(module);
+  driver.free(at);
+}
+
 TEST_CASE("gpu: kernels are found by name, take their arguments, and run as a grid") {
   const gpu::Site site = standin_site({{"PROCESSORS", "4"}});
   gpu::Driver& driver = *site.driver;

@@ -63,15 +63,10 @@ std::vector<uint64_t> given(int pe, std::size_t count, uint64_t round) {
   return out;
 }
 
-std::vector<Shape> shapes() {
-  const std::vector<Shape> all = all_shapes();
-  return {all[0]};
-}
-
 }  // namespace
 
 TEST_CASE("gpu job: puts with signals and gets arrive, from the heap and from the program") {
-  for (const Shape& shape : shapes()) {
+  for (const Shape& shape : all_shapes()) {
     CAPTURE(shape.name);
     CHECK_NOTHROW(run_on_gpus(4, environment_of(shape), [](Runtime& runtime) {
       const int me = runtime.my_pe();
@@ -105,7 +100,7 @@ TEST_CASE("gpu job: puts with signals and gets arrive, from the heap and from th
 }
 
 TEST_CASE("gpu job: atomics on a GPU's words are atomic, whoever makes them") {
-  for (const Shape& shape : shapes()) {
+  for (const Shape& shape : all_shapes()) {
     CAPTURE(shape.name);
     CHECK_NOTHROW(run_on_gpus(4, environment_of(shape), [](Runtime& runtime) {
       auto* words = symmetric<uint64_t>(runtime, 2);
@@ -129,7 +124,7 @@ TEST_CASE("gpu job: atomics on a GPU's words are atomic, whoever makes them") {
 }
 
 TEST_CASE("gpu job: collectives and strided puts have the results that they have on CPUs") {
-  for (const Shape& shape : shapes()) {
+  for (const Shape& shape : all_shapes()) {
     CAPTURE(shape.name);
     CHECK_NOTHROW(run_on_gpus(4, environment_of(shape), [](Runtime& runtime) {
       const int me = runtime.my_pe();
@@ -164,32 +159,50 @@ TEST_CASE("gpu job: collectives and strided puts have the results that they have
   }
 }
 
-TEST_CASE("gpu job: a kernel puts and rings, and PEs hear it") {
-  CHECK_NOTHROW(run_on_gpus(4, environment_of(all_shapes()[0]), [](Runtime& runtime) {
-    const int me = runtime.my_pe();
-    GpuSide& gpu = *runtime.gpu();
-    auto* inbox = symmetric<uint64_t>(runtime, 4000);
-    auto* source = symmetric<uint64_t>(runtime, 4000);
-    auto* signal = symmetric<uint64_t>(runtime, 1);
-    auto* finished = symmetric<uint32_t>(runtime, 1);
-    write(runtime, source, given(me, 4000, 1));
-    // PEs of one process share each card's default stream, where one's barrier would delay
-    // another's.
-    const gpu::OwnedStream stream(gpu.site(), true, false);
-    gpu::Launch how;
-    how.blocks = 4;
-    how.threads = 256;
-    how.stream = stream.get();
-    gpu.launch(gpu.kernel("core", "rsh_put_signal"), how, gpu.context(), static_cast<void*>(inbox),
-               static_cast<const void*>(source), uint64_t{32'000}, signal, uint64_t{9},
-               static_cast<uint32_t>(AtomicOp::set), int32_t{(me + 1) % 4}, finished);
-    signal_wait_until(runtime, signal, Compare::equal, uint64_t{9});
-    expect("inbox", seen(runtime, inbox, 4000), given((me + 3) % 4, 4000, 1));
-    how.blocks = 1;
-    gpu.launch(gpu.kernel("core", "rsh_barrier_all"), how, gpu.context());
-    gpu.driver().synchronize(stream.get());
-    runtime.barrier_all();
-  }));
+TEST_CASE("gpu job: kernels put and ring, wait, get, add and meet") {
+  for (const Shape& shape : all_shapes()) {
+    CAPTURE(shape.name);
+    CHECK_NOTHROW(run_on_gpus(4, environment_of(shape), [](Runtime& runtime) {
+      const int me = runtime.my_pe();
+      const int next = (me + 1) % 4, previous = (me + 3) % 4;
+      GpuSide& gpu = *runtime.gpu();
+      constexpr std::size_t kCount = 4000;
+      auto* inbox = symmetric<uint64_t>(runtime, kCount);
+      auto* source = symmetric<uint64_t>(runtime, kCount);
+      auto* fetched = symmetric<uint64_t>(runtime, kCount);
+      auto* signal = symmetric<uint64_t>(runtime, 1);
+      auto* count = symmetric<uint64_t>(runtime, 1);
+      // PEs of one process share each card's default stream, where one's barrier would delay
+      // another's.
+      const gpu::OwnedStream stream(gpu.site(), true, false);
+      gpu::Launch how;
+      how.stream = stream.get();
+      const auto launch = [&](const char* kernel, uint32_t blocks, auto... arguments) {
+        how.blocks = blocks;
+        how.threads = blocks > 1 ? 256 : 1;
+        gpu.launch(gpu.kernel("core", kernel), how, gpu.context(), arguments...);
+      };
+      for (uint64_t round = 1; round <= 3; ++round) {
+        write(runtime, source, given(me, kCount, round));
+        launch("rsh_barrier_all", 1);
+        launch("rsh_put_signal", 1, static_cast<void*>(inbox), static_cast<const void*>(source),
+               uint64_t{kCount * 8}, signal, round, static_cast<uint32_t>(AtomicOp::set),
+               int32_t{next});
+        launch("rsh_wait_until", 1, static_cast<const void*>(signal), 8u, 0u,
+               static_cast<uint32_t>(Compare::equal), round);
+        launch("rsh_get", 4, static_cast<void*>(fetched), static_cast<const void*>(source),
+               uint64_t{kCount * 8}, int32_t{next});
+        launch("rsh_atomic", 1, static_cast<uint32_t>(AtomicOp::add), static_cast<void*>(count), 8u,
+               uint64_t{2}, uint64_t{0}, int32_t{0}, static_cast<void*>(nullptr));
+        launch("rsh_barrier_all", 1);
+        gpu.driver().synchronize(stream.get());
+        expect("inbox", seen(runtime, inbox, kCount), given(previous, kCount, round));
+        expect("fetched", seen(runtime, fetched, kCount), given(next, kCount, round));
+      }
+      if (me == 0) expect<uint64_t>("count", seen(runtime, count, 1), {4 * 3 * 2});
+      runtime.barrier_all();
+    }));
+  }
 }
 
 TEST_CASE("gpu job: PEs share the cards, and are told which one they have") {

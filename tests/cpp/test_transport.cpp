@@ -479,9 +479,11 @@ TEST_CASE("a barrier word that has gone on to the next round lets its waiter thr
         if (ctx->pe == 1) {
           // What PE 0 sees once PE 1 is in the second barrier from here. Then PE 0 goes through
           // both, and PE 1 finds words of the second in the first.
-          device::put_immediate(ctx, round->agreed, device::kPlainBarrier, other);
-          device::put_immediate(ctx, round->agreed + 1, device::kPlainBarrier, other,
-                                device::set_signal(&round->sequence, next));
+          for (const uint64_t sequence : {next - 1, next}) {
+            device::SyncWord* word = round->told + (sequence & 1);
+            device::put_immediate(ctx, &word->agreed, device::kPlainBarrier, other,
+                                  device::set_signal(&word->sequence, sequence));
+          }
           if (!device::wait_for_sequence(ctx, passed, 1, device::Waiting::signal, other)) return;
         }
         for (int i = 0; i < 2; ++i) {

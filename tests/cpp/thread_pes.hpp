@@ -25,6 +25,7 @@ inline Settings settings_from(const Environment& environment) {
     const std::string key = name;
     if (key == "RAILSHMEM_HEAP_SIZE") return "16M";
     if (key == "RAILSHMEM_TIMEOUT_S") return "60";
+    if (key == "RAILSHMEM_DEVICE") return "cpu";  // also where there is a GPU
     return nullptr;
   });
 }

@@ -269,6 +269,16 @@ bool MemoryMap::in_files(uint64_t at, uint64_t bytes) {
          bytes <= mapped->first + mapped->second.bytes - at;
 }
 
+void MemoryMap::set_total(Card& card, uint64_t bytes) {
+  const std::lock_guard<std::mutex> held_here(mutex_);
+  card.total = bytes;
+}
+
+uint64_t MemoryMap::total_bytes(const Card& card) {
+  const std::lock_guard<std::mutex> held_here(mutex_);
+  return card.total;
+}
+
 uint64_t MemoryMap::free_bytes(const Card& card) {
   const std::lock_guard<std::mutex> held_here(mutex_);
   return card.total > card.used ? card.total - card.used : 0;

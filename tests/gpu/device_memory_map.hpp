@@ -58,6 +58,8 @@ class MemoryMap {
   // Whether all of it can be zeroed by giving its pages back.
   bool in_files(uint64_t at, uint64_t bytes);
 
+  void set_total(Card& card, uint64_t bytes);
+  uint64_t total_bytes(const Card& card);
   uint64_t free_bytes(const Card& card);
 
  private:

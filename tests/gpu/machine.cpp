@@ -1,6 +1,7 @@
 #include "tests/gpu/machine.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -102,27 +103,28 @@ const char* text_of(int answer) {
 }
 
 void Machine::initialise(const char* visible_by, const char* version) {
-  const std::lock_guard<std::mutex> held(mutex_);
   const int cards = static_cast<int>(number("STANDIN_DEVICES", "2"));
-  setup_.visible = visible_cards(visible_by, cards);
-  setup_.processors = static_cast<int>(number("STANDIN_PROCESSORS", "16"));
-  setup_.version = static_cast<int>(number("STANDIN_VERSION", version));
+  require(cards <= kMostDevices);
+  const auto made = std::make_shared<Setup>();
+  made->visible = visible_cards(visible_by, cards);
+  made->processors = static_cast<int>(number("STANDIN_PROCESSORS", "16"));
+  made->version = static_cast<int>(number("STANDIN_VERSION", version));
   const std::string fabric = setting("STANDIN_FABRIC", "0");
-  setup_.fabric = fabric == "1"         ? Fabric::works
-                  : fabric == "claimed" ? Fabric::claimed
-                                        : Fabric::none;
-  setup_.peers = setting("STANDIN_PEERS", "1") != "0";
-  setup_.crowded = setting("STANDIN_CROWDED", "0") == "1";
-  setup_.log = setting("STANDIN_LOG", "");
-  for (int device = 0; device < n_devices(); ++device)
-    cards_[device].total = number("STANDIN_MEMORY", "8G");
-  initialised_ = true;
+  made->fabric = fabric == "1"         ? Fabric::works
+                 : fabric == "claimed" ? Fabric::claimed
+                                       : Fabric::none;
+  made->peers = setting("STANDIN_PEERS", "1") != "0";
+  made->crowded = setting("STANDIN_CROWDED", "0") == "1";
+  made->log = setting("STANDIN_LOG", "");
+  for (Card& card : cards_) memory_.set_total(card, number("STANDIN_MEMORY", "8G"));
+  const std::lock_guard<std::mutex> held(setup_mutex_);
+  setup_ = made;
 }
 
 std::string Machine::bus_id(int device) const {
   char text[16];
   std::snprintf(text, sizeof text, "0000:%02x:00.0",
-                0x10 + setup_.visible.at(static_cast<std::size_t>(device)));
+                0x10 + setup()->visible.at(static_cast<std::size_t>(device)));
   return text;
 }
 
@@ -208,6 +210,13 @@ void Machine::synchronize(void* stream_name) {
 
 bool Machine::idle(void* stream_name) {
   return stream_for_work(stream_name)->idle();
+}
+
+void Machine::rest_streams() {
+  const std::lock_guard<std::mutex> held(mutex_);
+  for (const auto& stream : streams_) stream.second.queue->rest();
+  for (const auto& stream : default_streams_)
+    if (stream.second) stream.second->rest();
 }
 
 void* Machine::create_event() {
@@ -317,6 +326,8 @@ void* Machine::load(const void* image) {
 void Machine::unload(void* module) {
   const std::lock_guard<std::mutex> held(mutex_);
   require(modules_.erase(module) == 1, kInvalidHandle);
+  for (auto loaded = loaded_.begin(); loaded != loaded_.end();)
+    loaded = loaded->first == module ? loaded_.erase(loaded) : ++loaded;
   for (auto function = functions_.begin(); function != functions_.end();)
     function = function->second.module == module ? functions_.erase(function) : ++function;
 }
@@ -331,6 +342,35 @@ void* Machine::function(void* module, const char* name) {
     return out;
   }
   throw Refusal{kNotFound};
+}
+
+unsigned Machine::n_functions() {
+  return static_cast<unsigned>(all_entry_kernels().size());
+}
+
+void Machine::functions(void* module, unsigned count, void** out) {
+  for (const EntryKernel& kernel : all_entry_kernels()) {
+    if (count-- == 0) return;
+    *out++ = function(module, kernel.name);
+  }
+}
+
+void Machine::load_function(void* function) {
+  const std::lock_guard<std::mutex> held(mutex_);
+  const Function& found = known(function);
+  loaded_.emplace(found.module, found.kernel.name);
+}
+
+void Machine::wait_for_all(int device) {
+  std::vector<Stream::Point> running;
+  {
+    const std::lock_guard<std::mutex> held(mutex_);
+    for (const auto& stream : streams_)
+      if (stream.second.queue->device() == device) running.push_back(stream.second.queue->now());
+    const auto own = default_streams_.find(device);
+    if (own != default_streams_.end() && own->second) running.push_back(own->second->now());
+  }
+  for (const Stream::Point& point : running) point.wait();
 }
 
 Machine::Function& Machine::known(void* function) {
@@ -355,11 +395,15 @@ int Machine::blocks_per_processor(void* function, uint32_t threads, uint32_t sha
 
 void Machine::launch(void* function, const Grid& grid, void* stream_name, void** arguments) {
   const std::shared_ptr<Stream> queue = stream_for_work(stream_name);
-  const std::lock_guard<std::mutex> held(mutex_);
-  const Function& found = known(function);
+  std::unique_lock<std::mutex> lock(mutex_);
+  const Function found = known(function);
   require(grid.blocks > 0 && grid.threads > 0 && grid.threads <= kMostThreads);
   require(grid.shared_bytes <= found.shared_allowed);
-  require(!grid.at_once || grid.blocks <= static_cast<uint32_t>(setup_.processors), kGridTooLarge);
+  require(!grid.at_once || grid.blocks <= static_cast<uint32_t>(setup()->processors),
+          kGridTooLarge);
+  const bool lazy = loaded_.emplace(found.module, found.kernel.name).second;
+  lock.unlock();
+  if (lazy) wait_for_all(queue->device());
   queue->enqueue([kernel = found.kernel.bind(arguments), grid] {
     run_blocks(kernel, grid.blocks, grid.at_once);
   });
@@ -371,6 +415,7 @@ Machine& machine() {
   static pid_t owner = 0;
   static Machine* made = nullptr;
   const std::lock_guard<std::mutex> held(mutex);
+  if (made == nullptr) ::pthread_atfork([] { machine().rest_streams(); }, nullptr, nullptr);
   if (made == nullptr || owner != ::getpid()) {
     made = std::make_unique<Machine>().release();
     owner = ::getpid();
@@ -379,9 +424,8 @@ Machine& machine() {
   return *made;
 }
 
-void append_to_log(const std::string& line) {
-  const FileDescriptor file(
-      ::open(machine().setup().log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+void append_to_log(const std::string& path, const std::string& line) {
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
   if (::write(file.get(), line.data(), line.size()) < 0) return;  // the tests will miss it
 }
 

@@ -12,6 +12,7 @@
 //   STANDIN_LOG         file to which each call is appended: name(arguments) = answer
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -20,6 +21,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/gpu/device_memory_map.hpp"
@@ -52,10 +54,13 @@ class Machine {
  public:
   // `visible_by`: the variable that names the devices that a process may see.
   void initialise(const char* visible_by, const char* version);
-  bool initialised() const { return initialised_; }
-  const Setup& setup() const { return setup_; }
+  // Null until then. Another thread may initialise it again.
+  std::shared_ptr<const Setup> setup() const {
+    const std::lock_guard<std::mutex> held(setup_mutex_);
+    return setup_;
+  }
 
-  int n_devices() const { return static_cast<int>(setup_.visible.size()); }
+  int n_devices() const { return static_cast<int>(setup()->visible.size()); }
   void check_device(int device) const {
     require(device >= 0 && device < n_devices(), kInvalidDevice);
   }
@@ -78,6 +83,8 @@ class Machine {
   void check_stream(void* stream_name) { stream(stream_name); }
   void synchronize(void* stream);
   bool idle(void* stream);
+  // No thread that has nothing to do is left: a fork would leave it behind.
+  void rest_streams();
   void* create_event();
   void destroy_event(void* event);
   void record(void* event, void* stream);
@@ -90,6 +97,10 @@ class Machine {
   void* load(const void* image);
   void unload(void* module);
   void* function(void* module, const char* name);
+  static unsigned n_functions();
+  void functions(void* module, unsigned count, void** out);
+  // One that was not loaded is when it is first launched, and waits with that for what runs.
+  void load_function(void* function);
   void allow_shared(void* function, uint32_t bytes);
   int blocks_per_processor(void* function, uint32_t threads, uint32_t shared_bytes);
   void launch(void* function, const Grid& grid, void* stream, void** arguments);
@@ -113,13 +124,15 @@ class Machine {
   std::shared_ptr<Stream> stream(void* stream);
   // Where work goes next, in the order that streams keep among each other.
   std::shared_ptr<Stream> stream_for_work(void* stream);
-  Function& known(void* function);
+  void wait_for_all(int device);
   // With mutex_ held.
+  Function& known(void* function);
   Event& known_event(void* event);
 
-  bool initialised_ = false;
-  Setup setup_;
-  std::map<int, Card> cards_;
+  static constexpr int kMostDevices = 16;
+  mutable std::mutex setup_mutex_;
+  std::shared_ptr<const Setup> setup_;
+  std::array<Card, kMostDevices> cards_;
   MemoryMap memory_;
   std::mutex mutex_;  // of what follows
   uintptr_t last_ = 0;
@@ -129,12 +142,13 @@ class Machine {
   std::map<void*, Event> events_;
   std::set<void*> modules_;
   std::map<void*, Function> functions_;
+  std::set<std::pair<void*, std::string>> loaded_;  // by module and name
 };
 
 // This process's. A forked child has one of its own, without what its parent made.
 Machine& machine();
 
-void append_to_log(const std::string& line);
+void append_to_log(const std::string& path, const std::string& line);
 
 // As much as there is room for, and a 0.
 void copy_text(const std::string& from, char* to, int room);
@@ -150,13 +164,14 @@ int answer(const char* call, const Body& body, const Arguments&... arguments) {
   } catch (const std::exception&) {
     result = kUnknown;
   }
-  if (!machine().setup().log.empty()) {
+  const std::shared_ptr<const Setup> setup = machine().setup();
+  if (setup != nullptr && !setup->log.empty()) {
     std::ostringstream line;
     [[maybe_unused]] const char* between = "";
     line << call << '(';
     ((line << between << arguments, between = ", "), ...);
     line << ") = " << result << '\n';
-    append_to_log(line.str());
+    append_to_log(setup->log, line.str());
   }
   return result;
 }

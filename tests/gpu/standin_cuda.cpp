@@ -15,7 +15,7 @@ Result call(const char* name, const Body& body, const Arguments&... arguments) {
   return answer(
       name,
       [&] {
-        require(machine().initialised(), kNotInitialized);
+        require(machine().setup() != nullptr, kNotInitialized);
         body();
       },
       arguments...);
@@ -65,7 +65,7 @@ void check_properties(const AllocationProperties* what) {
   require(what->handle_types == kHandleNone || what->handle_types == kHandleDescriptor ||
           what->handle_types == kHandleFabric);
   if (what->handle_types == kHandleFabric)
-    require(machine().setup().fabric == Fabric::works, kNotPermitted);
+    require(machine().setup()->fabric == Fabric::works, kNotPermitted);
 }
 
 Result launch(const char* name, void* function, const Grid& grid, const unsigned (&ones)[4],
@@ -92,7 +92,7 @@ Result cuInit(unsigned flags) {
   });
 }
 Result cuDriverGetVersion(int* version) {
-  return answer("cuDriverGetVersion", [&] { *version = machine().setup().version; });
+  return answer("cuDriverGetVersion", [&] { *version = machine().setup()->version; });
 }
 Result cuGetErrorString(Result error, const char** text) {
   *text = text_of(error);
@@ -124,7 +124,7 @@ Result cuDeviceTotalMem_v2(std::size_t* bytes, int device) {
       "cuDeviceTotalMem",
       [&] {
         machine().check_device(device);
-        *bytes = machine().card(device).total;
+        *bytes = machine().memory().total_bytes(machine().card(device));
       },
       device);
 }
@@ -133,7 +133,7 @@ Result cuDeviceGetAttribute(int* value, int which, int device) {
       "cuDeviceGetAttribute",
       [&] {
         machine().check_device(device);
-        *value = attribute(machine().setup(), which);
+        *value = attribute(*machine().setup(), which);
       },
       which, device);
 }
@@ -152,7 +152,7 @@ Result cuDeviceCanAccessPeer(int* can, int device, int peer) {
       [&] {
         machine().check_device(device);
         machine().check_device(peer);
-        *can = device != peer && machine().setup().peers ? 1 : 0;
+        *can = device != peer && machine().setup()->peers ? 1 : 0;
       },
       device, peer);
 }
@@ -189,7 +189,7 @@ Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   return call_in_context("cuMemGetInfo", [&] {
     const Card& card = machine().card(Machine::current());
     *free = machine().memory().free_bytes(card);
-    *total = card.total;
+    *total = machine().memory().total_bytes(card);
   });
 }
 
@@ -208,7 +208,7 @@ Result cuMemAddressReserve(DevicePointer* at, std::size_t bytes, std::size_t ali
       "cuMemAddressReserve",
       [&] {
         require(flags == 0);
-        *at = machine().memory().reserve(bytes, alignment, hint, machine().setup().crowded);
+        *at = machine().memory().reserve(bytes, alignment, hint, machine().setup()->crowded);
       },
       bytes, alignment, hint != 0 ? "hint" : "anywhere");
 }
@@ -255,7 +255,7 @@ Result cuMemImportFromShareableHandle(Handle* handle, void* from, int type) {
           const int fd = static_cast<int>(reinterpret_cast<intptr_t>(from));
           *handle = machine().memory().import_descriptor(device, fd);
         } else {
-          require(machine().setup().fabric == Fabric::works, kNotPermitted);
+          require(machine().setup()->fabric == Fabric::works, kNotPermitted);
           FabricName name;
           std::memcpy(&name, from, sizeof name);
           *handle = machine().memory().import_fabric(device, name);
@@ -418,6 +418,18 @@ Result cuModuleUnload(void* module) {
 Result cuModuleGetFunction(void** function, void* module, const char* name) {
   return call_in_context(
       "cuModuleGetFunction", [&] { *function = machine().function(module, name); }, module, name);
+}
+Result cuModuleGetFunctionCount(unsigned* count, void* module) {
+  return call_in_context(
+      "cuModuleGetFunctionCount", [&] { *count = Machine::n_functions(); }, module);
+}
+Result cuModuleEnumerateFunctions(void** functions, unsigned count, void* module) {
+  return call_in_context(
+      "cuModuleEnumerateFunctions", [&] { machine().functions(module, count, functions); }, count,
+      module);
+}
+Result cuFuncLoad(void* function) {
+  return call_in_context("cuFuncLoad", [&] { machine().load_function(function); }, function);
 }
 Result cuFuncSetAttribute(void* function, int which, int value) {
   return call_in_context(

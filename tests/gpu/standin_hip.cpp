@@ -18,7 +18,7 @@ Result call(const char* name, const Body& body, const Arguments&... arguments) {
   return answer(
       name,
       [&] {
-        require(machine().initialised(), kNotInitialized);
+        require(machine().setup() != nullptr, kNotInitialized);
         Machine::current() = std::max(Machine::current(), 0);
         body();
       },
@@ -57,7 +57,7 @@ void check_properties(const AllocationProperties* what) {
   require(what->handle_types == kHandleNone || what->handle_types == kHandleDescriptor ||
           what->handle_types == kHandleFabric);
   if (what->handle_types == kHandleFabric)
-    require(machine().setup().fabric == Fabric::works, kNotSupported);
+    require(machine().setup()->fabric == Fabric::works, kNotSupported);
 }
 
 Result launch(const char* name, void* function, const Grid& grid, const unsigned (&ones)[4],
@@ -84,7 +84,7 @@ Result hipInit(unsigned flags) {
   });
 }
 Result hipDriverGetVersion(int* version) {
-  return answer("hipDriverGetVersion", [&] { *version = machine().setup().version; });
+  return answer("hipDriverGetVersion", [&] { *version = machine().setup()->version; });
 }
 const char* hipGetErrorString(Result error) {
   return text_of(error);
@@ -109,7 +109,7 @@ Result hipDeviceTotalMem(std::size_t* bytes, int device) {
       "hipDeviceTotalMem",
       [&] {
         machine().check_device(device);
-        *bytes = machine().card(device).total;
+        *bytes = machine().memory().total_bytes(machine().card(device));
       },
       device);
 }
@@ -118,7 +118,7 @@ Result hipDeviceGetAttribute(int* value, int which, int device) {
       "hipDeviceGetAttribute",
       [&] {
         machine().check_device(device);
-        *value = attribute(machine().setup(), which);
+        *value = attribute(*machine().setup(), which);
       },
       which, device);
 }
@@ -137,7 +137,7 @@ Result hipDeviceCanAccessPeer(int* can, int device, int peer) {
       [&] {
         machine().check_device(device);
         machine().check_device(peer);
-        *can = device != peer && machine().setup().peers ? 1 : 0;
+        *can = device != peer && machine().setup()->peers ? 1 : 0;
       },
       device, peer);
 }
@@ -157,7 +157,7 @@ Result hipMemGetInfo(std::size_t* free, std::size_t* total) {
   return call("hipMemGetInfo", [&] {
     const Card& card = machine().card(Machine::current());
     *free = machine().memory().free_bytes(card);
-    *total = card.total;
+    *total = machine().memory().total_bytes(card);
   });
 }
 
@@ -177,7 +177,7 @@ Result hipMemAddressReserve(void** at, std::size_t bytes, std::size_t alignment,
       [&] {
         require(flags == 0);
         *at = pointer(machine().memory().reserve(bytes, alignment, value_of(hint),
-                                                 machine().setup().crowded));
+                                                 machine().setup()->crowded));
       },
       bytes, alignment, hint != nullptr ? "hint" : "anywhere");
 }
@@ -226,7 +226,7 @@ Result hipMemImportFromShareableHandle(void** handle, void* from, int type) {
           const int fd = static_cast<int>(value_of(from));  // itself, not where it lies
           *handle = pointer(machine().memory().import_descriptor(device, fd));
         } else {
-          require(machine().setup().fabric == Fabric::works, kNotSupported);
+          require(machine().setup()->fabric == Fabric::works, kNotSupported);
           FabricName name;
           std::memcpy(&name, from, sizeof name);
           *handle = pointer(machine().memory().import_fabric(device, name));
@@ -394,6 +394,7 @@ Result hipModuleGetFunction(void** function, void* module, const char* name) {
       "hipModuleGetFunction",
       [&] {
         *function = machine().function(module, name);
+        machine().load_function(*function);
         machine().allow_shared(*function, kSharedBytes);  // nobody has to ask for it
       },
       module, name);

@@ -28,41 +28,54 @@ void Stream::Point::State::run() {
   }
 }
 
-Stream::Stream(int device) : device_(device), state_(std::make_shared<Point::State>()) {
+Stream::Stream(int device) : device_(device), state_(std::make_shared<Point::State>()) {}
+
+Stream::~Stream() {
+  rest();
+  if (!thread_.joinable()) return;
+  // A kernel may wait for what the caller does next. The library is never unloaded under it.
+  state_->close();
+  thread_.detach();
+}
+
+void Stream::finish() {
+  const std::lock_guard<std::mutex> held(thread_mutex_);
+  end_thread();
+}
+
+void Stream::rest() {
+  const std::lock_guard<std::mutex> held(thread_mutex_);
+  if (idle()) end_thread();
+}
+
+void Stream::end_thread() {
+  if (!thread_.joinable()) return;
+  state_->close();
+  thread_.join();
+  state_->closed = false;
+}
+
+void Stream::Point::State::close() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  closed = true;
+  changed.notify_all();
+}
+
+void Stream::enqueue(std::function<void()> work) {
+  const std::lock_guard<std::mutex> held(thread_mutex_);
+  {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->queue.push_back(std::move(work));
+    ++state_->enqueued;
+    state_->changed.notify_all();
+  }
+  if (thread_.joinable()) return;
   sigset_t all;
   sigset_t before;
   sigfillset(&all);  // signals are for the program's threads
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([state = state_] { state->run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
-Stream::~Stream() {
-  if (!thread_.joinable()) return;
-  close();
-  // A kernel may wait for what the caller does next. The library is never unloaded under it.
-  if (idle())
-    thread_.join();
-  else
-    thread_.detach();
-}
-
-void Stream::finish() {
-  close();
-  thread_.join();
-}
-
-void Stream::close() {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  state_->closed = true;
-  state_->changed.notify_all();
-}
-
-void Stream::enqueue(std::function<void()> work) {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  state_->queue.push_back(std::move(work));
-  ++state_->enqueued;
-  state_->changed.notify_all();
 }
 
 void Stream::synchronize() {

@@ -18,8 +18,10 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
   // What is enqueued is still carried out, and nobody waits for it.
   ~Stream();
-  // Carries out what is enqueued and ends.
+  // Carries out what is enqueued, and ends its thread.
   void finish();
+  // Ends its thread where it has nothing to do, until there is more.
+  void rest();
 
   int device() const { return device_; }
   void enqueue(std::function<void()> work);
@@ -41,15 +43,17 @@ class Stream {
   Point now();
 
  private:
-  void close();
+  void end_thread();
 
   const int device_;
   const std::shared_ptr<Point::State> state_;
-  std::thread thread_;
+  std::mutex thread_mutex_;
+  std::thread thread_;  // from the first work on
 };
 
 struct Stream::Point::State {
   void run();
+  void close();
 
   std::mutex mutex;
   std::condition_variable changed;

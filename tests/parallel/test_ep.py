@@ -271,7 +271,7 @@ BAD_BATCHES: dict[str, tuple[str, Spoil]] = {
         lambda ep, b: send(ep, b, weights=b.weights.ravel()),
     ),
     "no array": (
-        r"weights of type list is not a numpy array",
+        r"weights of type list is not an array",
         lambda ep, b: send(ep, b, weights=b.weights.tolist()),
     ),
     "scales without fp8": (

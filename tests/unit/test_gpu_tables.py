@@ -171,7 +171,7 @@ def program(vendor: Vendor) -> str:
     """What compiles only where both say the same."""
     header = (ROOT / f"shmem/gpu/{vendor.name}_table.hpp").read_text()
     source = (ROOT / f"shmem/gpu/{vendor.name}_table.cpp").read_text()
-    calls = re.findall(r'library\.find\("(\w+)", (\w+)\);', source)
+    calls = re.findall(r'library\.find(?:_newer)?\("(\w+)", (\w+)\);', source)
     assert {member for _, member in calls} == set(re.findall(r"\(\*(\w+)\)\(", header))
     assert constants_of(header) == set(vendor.constants)
     assert set(vendor.types) == set(re.findall(r"^struct (\w+) \{", header, re.MULTILINE)) - {

@@ -182,3 +182,46 @@ def test_without_matplotlib_the_error_names_the_extra(
 def test_a_name_that_is_no_picture_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(click.ClickException, match=r"cannot write .*job\.xyz"):
         draw_job(job(1, 1, 1), tmp_path / "job.xyz")
+
+
+def gpu_lines() -> list[dict[str, Any]]:
+    common = {"device": "cuda", "transport": "P2P"}
+    transfers = [
+        common
+        | {"bench": bench, "bytes": size, "blocks": blocks, "median_us": us / gain}
+        | {"limit_us": us / gain / 2, "p99_us": us}
+        for bench in ("put", "put_quiet")
+        for blocks, gain in ((1, 1), (8, 4), (32, 8), (132, 9))
+        for size, us in ((1 << 16, 4.0), (1 << 20, 50.0), (1 << 28, 9000.0))
+    ]
+    rest = [
+        {"bench": "p_quiet", "bytes": 8, "median_us": 1.2, "limit_us": 1.1},
+        {
+            "bench": "ep_dispatch",
+            "bytes": 1 << 27,
+            "tokens": 4096,
+            "dtype": "fp8",
+            "median_us": 99.0,
+        }
+        | {"rival": "NCCL", "rival_us": 150.0},
+    ]
+    return [*transfers, *(common | line for line in rest)]
+
+
+def test_gpus_have_curves_by_blocks(tmp_path: Path, figures: list[Any]) -> None:
+    lines = read_results([write(tmp_path / "a.jsonl", gpu_lines())])
+    assert len(lines) == len(gpu_lines())  # a line for each number of blocks
+    draw_results(lines, tmp_path / "a.png")
+    (figure,) = figures
+    texts = [text.get_text() for text in visible_texts(figure)]
+    for text in (
+        "put over P2P by kernels on GPUs",
+        "put_quiet over P2P by kernels on GPUs",
+        "latency over P2P by kernels on GPUs",
+        "limit, 132 blocks",
+        "1 block",
+        "ep_dispatch  4096 tokens  fp8",
+        " 150 µs  NCCL",
+    ):
+        assert text in texts
+    assert overlapping_texts(figure) == []

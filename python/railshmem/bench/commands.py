@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from railshmem.bench.job import Job
     from railshmem.bench.report import Result
 
-LAYOUTS = ("contiguous", "expert-major")
+LAYOUTS = ("contiguous", "expert-major", "slots")
 DTYPES = ("bf16", "fp16", "fp32", "fp8")
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -226,8 +226,9 @@ def collectives(sizes: tuple[int, ...], rounds: int, json_target: str | None) ->
 
 @bench.command()
 @_with_sizes("a row", (64 * KIB, MIB, 4 * MIB), step=16)
+@click.option("--device", default="cuda", show_default=True, type=click.Choice(("cuda",)))
 @_with_options(rounds=30)
-def alltoall(sizes: tuple[int, ...], rounds: int, json_target: str | None) -> None:
+def alltoall(device: str, sizes: tuple[int, ...], rounds: int, json_target: str | None) -> None:
     """A kernel on every PE's GPU sends a row to every PE (on CPUs: see collectives)."""
     from railshmem.bench.gpu import alltoall as kind
 
@@ -355,6 +356,8 @@ def ep(device: str, sms: int, rounds: int, json_target: str | None, **shape: Any
 
         _run_on_gpu(lambda job: on_gpu.run(job, kind.Shape(**shape), sms, rounds), json_target)
         return
+    if shape["layout"] == "slots":
+        raise click.UsageError("--layout slots is measured with --device cuda only")
     _run(lambda job: kind.run(job, kind.Shape(**shape), rounds), json_target)
 
 

@@ -122,6 +122,7 @@ void Engine::fail() {
 void Engine::cut() {
   arch::store_ordered(&pair_.slot.link, uint64_t{0});
   fate_.reset();
+  if (reordering_) reordering_->clear();
   if (failed_ || retired_ == taken_) return;  // what comes next finds the NIC down
   Outstanding& oldest = outstanding(retired_);
   oldest.syndrome = Syndrome::transport_retry;
@@ -148,6 +149,7 @@ Engine::Outcome Engine::perform(Outstanding& next) {
   Outcome found = Syndrome::transport_retry;
   if (stay_->admitted()) {
     found = execute(request, taken_);
+    if (found) ++stayed_;
     next.executed = found == Syndrome::ok;
     count_executed(taken_ + 1);
   }
@@ -157,7 +159,6 @@ Engine::Outcome Engine::perform(Outstanding& next) {
 
 // Ends the visit, unless moves are under way in it.
 void Engine::leave() {
-  ++stayed_;
   if (moving_ != 0) return;
   stay_.reset();
   stayed_ = 0;
@@ -213,6 +214,7 @@ bool Engine::place_one() {
     leave();
     return false;
   }
+  ++stayed_;
   --of.fragments;
   if (*found != Syndrome::ok) {
     of.syndrome = *found;

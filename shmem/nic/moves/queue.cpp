@@ -174,13 +174,14 @@ void MoveQueue::end() {
 }
 
 bool MoveQueue::progress() {
+  const uint64_t ended_before = ended_;
   while (ended_ != started_ && look()) {
     looks_ = 0;
     end();
   }
   if (!of(open_).empty() && open_ - ended_ < kUnderWay) close();
   while (started_ != open_) start(started_++);
-  return ended_ != open_ || !of(open_).empty();
+  return ended_ != ended_before || ended_ != open_ || !of(open_).empty();
 }
 
 void MoveQueue::settle(Owner& owner) {

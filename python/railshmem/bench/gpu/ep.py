@@ -129,7 +129,8 @@ class _Layer:
         self.dispatch()
         self._job.gpu.sync()
         received = self._dispatched.tokens
-        same = received.dtype == self._shape.kind.combine and not self._shape.by_expert
+        contiguous = self._shape.layout == "contiguous"
+        same = contiguous and received.dtype == self._shape.kind.combine
         if same:
             self._dispatched.handle.expert_buffer()[...] = received
         self._job.runtime.barrier_all()

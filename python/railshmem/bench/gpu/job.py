@@ -73,9 +73,11 @@ class GpuJob(Job):
             for name, value, fallback, *_ in _core.settings_table()
             if value != fallback and name in os.environ and "/" not in value
         ]
-        tool = ["mpirun", "-n", str(self.n_pes), "railshmem"]
-        arguments = [word for word in sys.argv[1:] if "/" not in word]
-        return " ".join([*changed, *tool, *arguments])
+        arguments = sys.argv[1:]
+        if "--json" in arguments:
+            file = arguments.index("--json")
+            del arguments[file : file + 2]
+        return " ".join([*changed, "mpirun", "-n", str(self.n_pes), "railshmem", *arguments])
 
     def mapped_peer(self) -> int:
         """The PE that PE 0 puts to by loads and stores; itself where it is alone."""

@@ -28,7 +28,7 @@ WARP = 32
 RING_SHIFT = 16  # 65,536 commands: a burst is more
 POSTS = 1 << 19  # a sample, of each warp at most
 MOST_POSTS = 1 << 21
-TRIPS = 2000
+TRIPS = 1000
 END_TO_END, END_TO_END_TRIPS = 1 << 14, 200
 BYTES = 8
 
@@ -71,37 +71,37 @@ class _Bench:
             self._words = job.gpu.pinned(32)  # on two lines
 
     def posting(self, warps: int) -> dict[str, Phases]:
-        each = min(POSTS * warps, MOST_POSTS) // (warps * WARP)
+        share = warps * WARP
+        count = min(POSTS * warps, MOST_POSTS) // share * share
         return (
-            self._job.alone("proxy_post", lambda: self._post(warps, each, fenced=False))
-            | self._job.alone("proxy_post_fenced", lambda: self._post(warps, each, fenced=True))
-            | self._job.alone("ring", lambda: self._write_bare(warps, each))
+            self._job.alone("proxy_post", lambda: self._post(warps, count, fenced=False))
+            | self._job.alone("proxy_post_fenced", lambda: self._post(warps, count, fenced=True))
+            | self._job.alone("ring", lambda: self._write_bare(warps, count))
         )
 
-    def _post(self, warps: int, each: int, *, fenced: bool) -> float:
-        context, count = U64(self._ours.context), U32(each)
-        peer = I32(0)
+    def _post(self, warps: int, count: int, *, fenced: bool) -> float:
+        context, peer = U64(self._ours.context), I32(0)
         if fenced:
             work = partial(
                 self._job.gpu.launch,
                 *("bench:rsh_bench_post_fenced", warps, WARP, context),
-                *(at(self._dest), at(self._source), U64(BYTES), peer, count),
+                *(at(self._dest), at(self._source), U64(BYTES), peer, U32(count)),
             )
         else:
             work = partial(
                 self._job.gpu.launch,
-                *("bench:rsh_bench_post", warps, WARP, context, at(self._dest), peer, count),
+                *("bench:rsh_bench_post", warps, WARP, context, at(self._dest), peer, U32(count)),
             )
-        return self._while_read(self._ours, warps * WARP * each, work)
+        return self._while_read(self._ours, count, work)
 
-    def _write_bare(self, warps: int, each: int) -> float:
+    def _write_bare(self, warps: int, count: int) -> float:
         ring = self._bare
         work = partial(
             self._job.gpu.launch,
             *("bench_limits:rsh_limit_ring", warps, WARP, U64(ring.slots), U32(ring.shift)),
-            *(U64(ring.head), U64(ring.tail), U64(ring.head_seen), U32(each)),
+            *(U64(ring.head), U64(ring.tail), U64(ring.head_seen), U32(count)),
         )
-        return self._while_read(ring, warps * WARP * each, work)
+        return self._while_read(ring, count, work)
 
     def _while_read(
         self, ring: _core.bench.SinkRing, count: int, work: Callable[[], None]
@@ -141,7 +141,7 @@ class _Bench:
             def work() -> None:
                 gpu.launch(
                     *("bench:rsh_bench_post_fenced", 1, WARP, context, at(self._dest)),
-                    *(at(self._source), U64(BYTES), I32(pe), U32(END_TO_END // WARP)),
+                    *(at(self._source), U64(BYTES), I32(pe), U32(END_TO_END)),
                 )
                 gpu.launch("core:rsh_quiet", 1, 1, context)
 

@@ -17,8 +17,10 @@ from railshmem.bench.report import (
     size_text,
 )
 
+WIDTH = 140  # names say much
+
 # What tells apart rows of one name.
-DETAILS = {"warps": "{} warps", "tokens": "{} tokens", "dtype": "{}", "sms": "{} SMs"}
+DETAILS = {"warps": "warps: {}", "tokens": "{} tokens", "dtype": "{}", "sms": "{} SMs"}
 
 
 def publish(job: GpuJob, results: Sequence[Result], json_target: str | None) -> None:
@@ -27,7 +29,7 @@ def publish(job: GpuJob, results: Sequence[Result], json_target: str | None) -> 
     others = [row for row in results if not _blocks(row)]
     tables = [bandwidth_table(by_blocks)] if by_blocks else []
     tables += [table_of(others)] if others else []
-    deliver(results, json_target, job.origin, plain_text(job.title, *tables))
+    deliver(results, json_target, job.origin, plain_text(job.title, *tables, width=WIDTH))
 
 
 def bandwidth_table(results: Sequence[Result]) -> Table:
@@ -66,10 +68,11 @@ def table_of(results: Sequence[Result]) -> Table:
     table = plain_table()
     for name in ("bench", "path"):
         table.add_column(name, no_wrap=True)
-    for name in ("bytes", "median us", "p99 us", "M/s", "limit us", "of limit"):
+    for name in ("bytes", "median us", "p99 us", "GB/s", "M/s", "limit us", "of limit"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("rival", "rival us", "gain"):
-        table.add_column(name, justify="left" if name == "rival" else "right", no_wrap=True)
+    rival = next((row.rival for row in results if row.rival), None)  # one at most in a run
+    for name in (f"{rival} us", "gain") if rival else ():
+        table.add_column(name, justify="right", no_wrap=True)
     for row in results:
         rate = row.extra.get("commands_per_s")
         table.add_row(
@@ -78,14 +81,19 @@ def table_of(results: Sequence[Result]) -> Table:
             "" if row.bytes is None else size_text(row.bytes),
             number_text(row.median_us),
             number_text(row.p99_us),
+            number_text(row.gbs),
             "" if rate is None else number_text(float(rate) / 1e6),
             number_text(row.limit_us),
             f"{row.median_us / row.limit_us:.2f}x" if row.limit_us else "",
-            row.rival or "",
-            number_text(row.rival_us),
-            f"{row.rival_us / row.median_us:.2f}x" if row.rival_us else "",
+            *(_beside(row) if rival else ()),
         )
     return table
+
+
+def _beside(row: Result) -> tuple[str, str]:
+    if not row.rival_us:
+        return "", ""
+    return number_text(row.rival_us), f"{row.rival_us / row.median_us:.2f}x"
 
 
 def _name(row: Result) -> str:

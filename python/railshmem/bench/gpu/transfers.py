@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 
 from railshmem.bench.gpu.device import I32, U32, U64, Argument
 from railshmem.bench.gpu.job import GpuJob, at
@@ -27,13 +28,15 @@ BYTES_PER_BLOCK, BYTES = 16 << 20, 256 << 20
 
 def run_put(job: GpuJob, sizes: Sequence[int], blocks: Sequence[int], rounds: int) -> list[Result]:
     """Collective: results on PE 0, nothing on the others."""
-    results = _transfers(job, ("put", "put_quiet"), sizes, blocks, rounds)
-    return results + _words(job, rounds)
+    with Nvshmem(job, heap_bytes=2 * max(sizes)) as rival:
+        results = _transfers(job, rival, ("put", "put_quiet"), sizes, blocks, rounds)
+        return results + _words(job, rival, rounds)
 
 
 def run_get(job: GpuJob, sizes: Sequence[int], blocks: Sequence[int], rounds: int) -> list[Result]:
     """Collective: results on PE 0, nothing on the others."""
-    return _transfers(job, ("get",), sizes, blocks, rounds)
+    with Nvshmem(job, heap_bytes=2 * max(sizes)) as rival:
+        return _transfers(job, rival, ("get",), sizes, blocks, rounds)
 
 
 def times_in_sample(nbytes: int, blocks: int) -> int:
@@ -42,7 +45,12 @@ def times_in_sample(nbytes: int, blocks: int) -> int:
 
 
 def _transfers(
-    job: GpuJob, benches: Sequence[str], sizes: Sequence[int], blocks: Sequence[int], rounds: int
+    job: GpuJob,
+    rival: Nvshmem,
+    benches: Sequence[str],
+    sizes: Sequence[int],
+    blocks: Sequence[int],
+    rounds: int,
 ) -> list[Result]:
     pe = job.mapped_peer()
     dest, source = (job.heap_array(max(sizes)) for _ in range(2))
@@ -66,20 +74,17 @@ def _transfers(
             "bench_limits:rsh_limit_copy", grid, count, *ends, U64(size), U32(count), fence
         )
 
-    with Nvshmem(job, heap_bytes=2 * max(sizes)) as rival:
-        for bench in benches:
-            for size in sizes:
-                for grid in blocks:
-                    sample = (bench, size, grid, times_in_sample(size, grid))
-                    figures = job.take_turns(
-                        job.alone("ours", partial(ours, *sample))
-                        | job.alone("limit", partial(limit, *sample))
-                        | rival.against(*sample),
-                        rounds,
-                        what=f"{bench} {size_text(size)} by {grid} blocks",
-                    )
-                    if job.me == 0:
-                        results.append(_transfer(bench, size, grid, figures))
+    for bench, size, grid in product(benches, sizes, blocks):
+        sample = (bench, size, grid, times_in_sample(size, grid))
+        figures = job.take_turns(
+            job.alone("ours", partial(ours, *sample))
+            | job.alone("limit", partial(limit, *sample))
+            | rival.against(*sample),
+            rounds,
+            what=f"{bench} {size_text(size)} by {grid} blocks",
+        )
+        if job.me == 0:
+            results.append(_transfer(bench, size, grid, figures))
     return results
 
 
@@ -99,7 +104,7 @@ def _transfer(bench: str, size: int, blocks: int, figures: dict[str, Figure]) ->
     )
 
 
-def _words(job: GpuJob, rounds: int) -> list[Result]:
+def _words(job: GpuJob, rival: Nvshmem, rounds: int) -> list[Result]:
     pe = job.mapped_peer()
     word = job.heap_array(8)
 
@@ -109,14 +114,13 @@ def _words(job: GpuJob, rounds: int) -> list[Result]:
 
     count, far = U32(P_CALLS), U64(job.there(word, pe))
     ours = timed("bench:rsh_bench_p", job.context, at(word), I32(pe), count)
-    with Nvshmem(job, heap_bytes=1 << 20) as rival:
-        figures = job.take_turns(
-            job.alone("ours", ours)
-            | job.alone("limit", timed("bench_limits:rsh_limit_p", far, count))
-            | rival.against("p_quiet", 8, 1, P_CALLS),
-            rounds,
-            what="p",
-        )
+    figures = job.take_turns(
+        job.alone("ours", ours)
+        | job.alone("limit", timed("bench_limits:rsh_limit_p", far, count))
+        | rival.against("p_quiet", 8, 1, P_CALLS),
+        rounds,
+        what="p",
+    )
     return [latency("p_quiet", figures, nbytes=8)] if job.me == 0 else []
 
 
