@@ -8,7 +8,7 @@ import pytest
 from mpi4py import MPI
 
 import railshmem
-from jobs import SHAPES, job, settings_of
+from jobs import SHAPES, job, on_cpus, settings_of
 from railshmem import (
     SHMEM_CMP_EQ,
     SHMEM_CMP_GE,
@@ -154,6 +154,7 @@ def test_wait_until_takes_six_comparisons(comm: MPI.Intracomm, shape: str) -> No
         rt.barrier_all()
 
 
+@on_cpus
 def test_symmetric_memory_is_a_buffer_for_numpy_and_dlpack(comm: MPI.Intracomm) -> None:
     with job(comm, settings_of("one node", comm.size)) as rt:
         memory = rt.malloc(256)

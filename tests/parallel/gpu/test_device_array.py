@@ -266,7 +266,7 @@ def test_dlpack_refuses_what_it_cannot_say(comm: MPI.Intracomm) -> None:
             array.__dlpack__(copy=True)
         with pytest.raises(BufferError, match="no type for float128"):
             symmetric_array(rt, 4, np.longdouble).__dlpack__()
-        with pytest.raises(BufferError):
+        with pytest.raises((BufferError, RuntimeError)):
             np.from_dlpack(array)
 
 

@@ -161,7 +161,7 @@ CASES: dict[str, tuple[str, Case]] = {
     ),
     "a signal of another type": (
         r"expected uint64",
-        lambda rt, a: rt.put_signal_on_stream(a, a, a, 1, SHMEM_SIGNAL_SET, 0),
+        lambda rt, a: rt.put_signal_on_stream(a, a, a.view(np.int64), 1, SHMEM_SIGNAL_SET, 0),
     ),
     "no stream": (
         r"stream of type str is neither",
