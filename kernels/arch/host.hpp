@@ -26,12 +26,25 @@ constexpr bool kOnHost = true;
 
 // ---- who am I ----------------------------------------------------------------------------------
 
-// What a grid's threads share; made by host_launch.hpp.
-class GridBarrier;
+// What a block learns when it has done its part: whether it is the last one, and then, whether all
+// are well. The last sees what the others did; they do not wait.
+struct Arrival {
+  bool last;
+  bool ok;
+};
+// Where the threads of a grid meet; made by host_launch.hpp.
+class GridMeeting {
+ public:
+  virtual bool meet(bool ok) = 0;
+  virtual Arrival arrive(bool ok) = 0;
+
+ protected:
+  ~GridMeeting() = default;
+};
 struct GridPosition {
   uint32_t block = 0;
   uint32_t blocks = 1;
-  GridBarrier* barrier = nullptr;
+  GridMeeting* meeting = nullptr;  // null: there is one block
 };
 // Stands for blockIdx and gridDim, which device code finds in registers.
 inline thread_local GridPosition this_block;
@@ -67,22 +80,13 @@ struct GridWords {
   uint32_t met;
   uint32_t came;
 };
-bool sync_grid_of(GridBarrier* barrier, bool ok);
 // All blocks meet and learn whether all are well. Every block must come, also after a failure: a
 // block that stays away would hang the others.
 RSH_DEVICE bool sync_grid(GridWords*, bool ok) {
-  return this_block.barrier != nullptr ? sync_grid_of(this_block.barrier, ok) : ok;
+  return this_block.meeting != nullptr ? this_block.meeting->meet(ok) : ok;
 }
-// What a block learns when it has done its part: whether it is the last one, and then, whether all
-// are well. The last sees what the others did; they do not wait.
-struct Arrival {
-  bool last;
-  bool ok;
-};
-Arrival arrive_at_grid_of(GridBarrier* barrier, bool ok);
 RSH_DEVICE Arrival arrive_at_grid(GridWords*, bool ok) {
-  if (this_block.barrier == nullptr) return {true, ok};
-  return arrive_at_grid_of(this_block.barrier, ok);
+  return this_block.meeting != nullptr ? this_block.meeting->arrive(ok) : Arrival{true, ok};
 }
 
 // ---- memory that others see --------------------------------------------------------------------

@@ -11,11 +11,11 @@
 
 namespace railshmem::arch {
 
-class GridBarrier {
+class GridBarrier final : public GridMeeting {
  public:
   explicit GridBarrier(uint32_t blocks) : blocks_(blocks) {}
 
-  bool meet(bool ok) {
+  bool meet(bool ok) override {
     std::unique_lock<std::mutex> lock(mutex_);
     failed_ = failed_ || !ok;
     const uint64_t round = round_;
@@ -29,7 +29,7 @@ class GridBarrier {
     return !failed_;
   }
 
-  Arrival arrive(bool ok) {
+  Arrival arrive(bool ok) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     failed_ = failed_ || !ok;
     const bool last = ++came_ == blocks_;
@@ -46,13 +46,6 @@ class GridBarrier {
   std::mutex mutex_;
   std::condition_variable turned_;
 };
-
-inline bool sync_grid_of(GridBarrier* barrier, bool ok) {
-  return barrier->meet(ok);
-}
-inline Arrival arrive_at_grid_of(GridBarrier* barrier, bool ok) {
-  return barrier->arrive(ok);
-}
 
 // Runs kernel() once per block and returns when all have ended. Block 0 is the caller's thread, so
 // that the caller's wait hook (Ctrl-C) works inside it.
