@@ -66,8 +66,10 @@ py::array DeviceLayout::read() const {
     py::array out(elements_.dtype(), shape_of(elements_));
     void* to = out.mutable_data();
     const void* from = elements_.data();
-    const py::gil_scoped_release released;
-    gpu().copy(to, from, bytes());
+    {
+      const py::gil_scoped_release released;
+      gpu().copy(to, from, bytes());
+    }
     return out;
   }
   const Span span = elements_.size() == 0 ? Span{nullptr, 0} : span_of(elements_);
