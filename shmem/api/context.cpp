@@ -42,7 +42,7 @@ Context::Context(Runtime::Parts& parts, device::Lanes lanes, std::shared_ptr<Tea
       team_(std::move(team)),
       ctx_(&parts.context),
       finalized_(&parts.finalized),
-      short_way_(parts.context.trace == nullptr && !parts.memory.on_gpu()),
+      in_host_memory_(!parts.memory.on_gpu()),
       heap_begin_(reinterpret_cast<uint64_t>(parts.heap.base()) + parts.heap.own_bytes()),
       heap_bytes_(parts.heap.bytes() - parts.heap.own_bytes()),
       pes_(team_->device().pes),
@@ -85,7 +85,7 @@ bool Context::reaches(int pe) const {
 
 void Context::put(void* dest, const void* source, std::size_t bytes, int pe) {
   const int world = check("shmem_put", "dest", dest, bytes, pe);
-  if (reaches(world) && short_way_) {
+  if (reaches(world) && in_host_memory_ && ctx_->trace == nullptr) {
     parts_.count(Operation::put, world, bytes);
     device::put<Transport::p2p, kThread>(ctx_, dest, source, bytes, world, lanes_.first);
     return;

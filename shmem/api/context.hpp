@@ -118,7 +118,7 @@ class Context {
   // What every operation looks at.
   const device::DeviceContext* const ctx_;
   const bool* const finalized_;
-  const bool short_way_;  // a put to a mapped peer is a copy by this thread and nothing else
+  const bool in_host_memory_;  // the heap: a put to a mapped peer is a copy by this thread
   const uint64_t heap_begin_;
   const uint64_t heap_bytes_;
   const int* const pes_;
