@@ -72,8 +72,8 @@ def test_signals_alone_and_words_of_every_kind(comm: MPI.Intracomm, shape: str) 
         signal = zeros(rt, 1, np.uint64)
         rt.signal_op_on_stream(signal, 5, SHMEM_SIGNAL_SET, after(rt))
         rt.signal_wait_until_on_stream(signal, SHMEM_CMP_GE, 5)  # more may have come
+        rt.fence_on_stream()  # after the one that sets
         rt.signal_op_on_stream(signal, 2, SHMEM_SIGNAL_ADD, after(rt))
-        rt.fence_on_stream()
         rt.signal_wait_until_on_stream(signal, SHMEM_CMP_GE, 7)
         for dtype, value, compare, operand in (
             (np.int32, -3, SHMEM_CMP_LT, -2),
@@ -118,6 +118,7 @@ def test_stream_names(comm: MPI.Intracomm, shape: str) -> None:
         rs.shmemx_fence_on_stream()
         rs.shmemx_put_signal_on_stream(words[2:], words[:1], signal, 9, SHMEM_SIGNAL_SET, to)
         rs.shmemx_signal_wait_until_on_stream(signal, SHMEM_CMP_GE, 9, stream=None)
+        rs.shmemx_fence_on_stream()  # after the one that sets
         rs.shmemx_signal_op_on_stream(signal, 1, SHMEM_SIGNAL_ADD, to)
         rs.shmemx_wait_until_on_stream(signal, SHMEM_CMP_EQ, 10)
         rs.shmemx_get_on_stream(words[3:], words, to)
