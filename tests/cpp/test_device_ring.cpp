@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -92,17 +93,21 @@ TEST_CASE("device ring: a fence keeps puts before it ahead of puts after it") {
     ProxyPes pes(2, world.network, 64, 16, world.gpu_memory);
     ProxyPe& me = pes[0];
     constexpr uint64_t kRounds = 300;
+    std::atomic<uint64_t> rounds_read{0};  // what is read is not overwritten meanwhile
     std::thread reader([&] {
       const auto* data = pes[kTo].at<uint64_t>(0);
       const auto* flag = pes[kTo].at<uint64_t>(4096);
       for (uint64_t round = 1; round <= kRounds; ++round) {
         uint64_t last = 0;
-        if (!device::wait_until(&pes[kTo].host, flag, Compare::greater_equal, round, &last)) return;
+        if (!device::wait_until(&pes[kTo].host, flag, Compare::greater_equal, round, &last)) break;
         for (uint64_t i = 0; i < 8; ++i) CHECK(arch::load_relaxed(data + i) >= last);
+        rounds_read.store(round, std::memory_order_release);
       }
+      rounds_read.store(kRounds, std::memory_order_release);
     });
     auto* source = me.at<uint64_t>(8192);
     for (uint64_t round = 1; round <= kRounds; ++round) {
+      while (rounds_read.load(std::memory_order_acquire) + 1 < round) std::this_thread::yield();
       for (uint64_t i = 0; i < 8; ++i) source[(round % 64) * 8 + i] = round;
       device::put<Transport::proxy, Scope::thread>(&me.gpu, me.at<uint64_t>(0),
                                                    source + (round % 64) * 8, 64, kTo);
@@ -171,13 +176,13 @@ TEST_CASE("device ring: a kernel's timeout is its own, and a killed ring leaves 
     CHECK_FALSE(
         device::put_immediate<Transport::proxy>(&me.gpu, me.at<uint64_t>(0), uint64_t{7}, kTo));
     CHECK(me.gpu_stop.report.waiting == device::Waiting::ring_room);
-    CHECK(me.gpu_ring().words->dead == 1);
-    CHECK(*me.host.rings->dead == 0);
+    CHECK(arch::load_acquire(&me.gpu_ring().words->dead) == 1);
+    CHECK(arch::load_acquire(me.host.rings->dead) == 0);
     me.proxy().start();
   }
-  CHECK(me.gpu_stop.stop == static_cast<uint32_t>(Stop::timeout));
+  CHECK(arch::load_acquire(&me.gpu_stop.stop) == static_cast<uint32_t>(Stop::timeout));
   CHECK(device::stopped(&me.gpu));
-  CHECK(me.stop.stop == 0);
+  CHECK(arch::load_acquire(&me.stop.stop) == 0);
   CHECK(device::put_immediate<Transport::proxy>(&me.host, me.at<uint64_t>(64), uint64_t{7}, kTo));
   CHECK(device::quiet(&me.host));
 }
@@ -189,8 +194,8 @@ TEST_CASE("device ring: an error on the network ends kernels' waits by the PE's 
   for (uint64_t i = 0; i < 100 && went; ++i)
     went = device::put_immediate<Transport::proxy>(&me.gpu, me.at<uint64_t>(0) + i, i, kTo);
   CHECK_FALSE(device::quiet(&me.gpu));
-  CHECK(me.stop.stop == static_cast<uint32_t>(Stop::network));
-  CHECK(me.gpu_stop.stop == 0);
+  CHECK(arch::load_acquire(&me.stop.stop) == static_cast<uint32_t>(Stop::network));
+  CHECK(arch::load_acquire(&me.gpu_stop.stop) == 0);
 }
 
 TEST_CASE("device ring: results that nobody waits for any more do not reach the next one") {
@@ -232,5 +237,5 @@ TEST_CASE("device ring: its lanes go on over another rail when theirs is down") 
       REQUIRE(pes[kTo].at<uint64_t>(0)[i] == round + i % kCount);
   }
   CHECK(me.proxy().statistics().failovers > 0);
-  CHECK(me.stop.stop == 0);
+  CHECK(arch::load_acquire(&me.stop.stop) == 0);
 }
