@@ -13,6 +13,7 @@ import os
 import select
 import subprocess
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +30,7 @@ class RivalError(Exception):
     """The rival cannot run; the text says why in one line."""
 
 
-class RivalProgram:
+class RivalProgram(ABC):
     """A running rival, or the reason why there is none. Used as a context manager."""
 
     def __init__(self) -> None:
@@ -42,9 +43,9 @@ class RivalProgram:
         except RivalError as error:
             self._give_up(str(error))
 
+    @abstractmethod
     def _start(self) -> None:
         """Calls _run(). Raises RivalError where there is no such rival here."""
-        raise NotImplementedError
 
     @property
     def available(self) -> bool:

@@ -101,7 +101,11 @@ class Pe {
       if (nvshmemx_get_uniqueid(&meeting.id) != 0) throw std::runtime_error("no unique id");
       meeting.ready = true;
     }
-    while (!meeting.ready) usleep(1000);
+    // The first process may have failed before it had an id.
+    for (int waited_ms = 0; !meeting.ready; ++waited_ms) {
+      if (waited_ms == 30000) throw std::runtime_error("no unique id within 30 s");
+      usleep(1000);
+    }
     nvshmemx_init_attr_t attributes = NVSHMEMX_INIT_ATTR_INITIALIZER;
     nvshmemx_set_attr_uniqueid_args(me, n_pes, &meeting.id, &attributes);
     if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attributes) != 0)
