@@ -30,7 +30,7 @@ struct FixedText {
 struct NicCard {
   FixedText<16> name;
   uint32_t rail = 0;
-  uint32_t heap_rkey = 0;
+  uint64_t heap_rkey = 0;
   nic::NicAddress address;
   nic::Capabilities capabilities;
 };

@@ -1,5 +1,6 @@
 #include "shmem/base/settings.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -27,9 +28,31 @@ constexpr SettingInfo kTable[] = {
      "emulation: split the PEs into this many nodes, blocks of consecutive ranks, that may not map "
      "each other's memory; 0 takes the hosts as they are"},
     {"RAILSHMEM_RAILS", "0", "emulated NICs (rails) per node; 0 means one where a NIC is needed"},
-    {"RAILSHMEM_EMULATED", "atomics=on,ordered=on,isolated=on,seed=1",
+    {"RAILSHMEM_PROVIDER", "auto",
+     "whose NICs join PEs that cannot map each other's memory: emulated, verbs, libfabric, none, "
+     "or "
+     "auto: emulated ones where RAILSHMEM_NODES or RAILSHMEM_RAILS asks for them, else, for jobs "
+     "of "
+     "several hosts, verbs where every PE has a NIC that libibverbs drives, else libfabric"},
+    {"RAILSHMEM_NICS", "",
+     "which NICs may be used: names joined by commas, with * and ?, of devices (mlx5_0), their "
+     "ports (mlx5_0:1) or network interfaces (eth2); a leading ^ takes all but those. PEs may "
+     "differ in it",
+     true},
+    {"RAILSHMEM_VERBS",
+     "gid=auto,tc=0,sl=0,mtu=auto,timeout=14,retry=7,rnr=7,relaxed=off,atomics=on,region=0",
+     "of verbs NICs: index of the GID (auto: RoCE v2 on IPv4 first), traffic class, service level, "
+     "MTU in bytes, a retry after 4.096 us * 2^timeout, retries before a peer counts as "
+     "unreachable, retries while it has no receive buffer (7: without end), relaxed ordering on "
+     "PCIe, native atomics where a probe shows that they work, and the largest region to register "
+     "(0: the device's limit)"},
+    {"RAILSHMEM_LIBFABRIC", "fabric=auto,progress=auto",
+     "of libfabric NICs: the provider (cxi, efa, tcp;ofi_rxm, ...; auto: the best that works) and "
+     "its progress: auto or manual"},
+    {"RAILSHMEM_EMULATED", "atomics=on,ordered=on,isolated=on,region=0,seed=1",
      "what the emulated NICs do: native atomics, ordered WRITEs, rails isolated from each other, "
-     "and the seed of the reordering and of the faults"},
+     "the largest region a NIC registers (0: any), and the seed of the reordering and of the "
+     "faults"},
     {"RAILSHMEM_FAULTS", "",
      "faults of the emulated NICs, parts joined by commas: lose=SHARE or lose=@N (completions that "
      "never come: a share of them, or the N-th of each NIC), delay=SHARE:TIME (requests held up "
@@ -113,37 +136,131 @@ DeviceKind parse_device(const std::string& value) {
   fail(ErrorKind::init, "RAILSHMEM_DEVICE=", value, ": expected auto, cpu, cuda or hip");
 }
 
-bool parse_switch(const std::string& key, const std::string& value) {
-  if (value == "on" || value == "1" || value == "true") return true;
-  if (value == "off" || value == "0" || value == "false") return false;
-  fail(ErrorKind::init, "RAILSHMEM_EMULATED: ", key, "=", value, ": expected on or off");
+ProviderKind parse_provider(const std::string& value) {
+  for (const ProviderKind kind :
+       {ProviderKind::automatic, ProviderKind::none, ProviderKind::emulated, ProviderKind::verbs,
+        ProviderKind::libfabric})
+    if (value == name_of(kind)) return kind;
+  fail(ErrorKind::init, "RAILSHMEM_PROVIDER=", value,
+       ": expected auto, emulated, verbs, libfabric or none");
 }
+
+// The parts of a setting like "atomics=off,seed=3", which asks for those it knows.
+class Parts {
+ public:
+  Parts(const char* name, const std::string& value) : name_(name) {
+    std::size_t at = 0;
+    while (at < value.size()) {
+      const std::size_t end = std::min(value.find(',', at), value.size());
+      const std::string part = value.substr(at, end - at);
+      at = end + 1;
+      if (part.empty()) continue;
+      const std::size_t equals = std::min(part.find('='), part.size());
+      parts_.push_back({part, part.substr(0, equals),
+                        equals == part.size() ? "" : part.substr(equals + 1), false});
+    }
+  }
+
+  void read(const char* key, bool* out) {
+    each(key, [&](const Part& part) {
+      if (part.value == "on" || part.value == "1" || part.value == "true")
+        *out = true;
+      else if (part.value == "off" || part.value == "0" || part.value == "false")
+        *out = false;
+      else
+        fail(ErrorKind::init, name_of_part(key), "=", part.value, ": expected on or off");
+    });
+  }
+  template <class T>
+  void read(const char* key, T* out, uint64_t low, uint64_t high) {
+    each(key, [&](const Part& part) {
+      if (part.value != "auto")  // as it is
+        *out = static_cast<T>(parse_count(name_of_part(key), part.value, low, high));
+    });
+  }
+  void read_size(const char* key, uint64_t* out) {
+    each(key, [&](const Part& part) {
+      *out = parse_size(name_of_part(key), part.value, 0, uint64_t{1} << 50);
+    });
+  }
+  void read(const char* key, std::string* out) {
+    each(key, [&](const Part& part) { *out = part.value == "auto" ? "" : part.value; });
+  }
+
+  // Throws Error(init) naming the first part that nobody asked for.
+  void finish() const {
+    for (const Part& part : parts_)
+      if (!part.known)
+        fail(ErrorKind::init, name_, ": unknown part '", part.text, "'; known are ", keys_);
+  }
+
+ private:
+  struct Part {
+    std::string text;
+    std::string key;
+    std::string value;
+    bool known;
+  };
+
+  std::string name_of_part(const char* key) const { return text(name_, ": ", key); }
+
+  template <class Take>
+  void each(const char* key, const Take& take) {
+    keys_ += (keys_.empty() ? "" : ", ") + std::string(key);
+    for (Part& part : parts_) {
+      if (part.key != key) continue;
+      part.known = true;
+      take(part);
+    }
+  }
+
+  const char* name_;
+  std::string keys_;
+  std::vector<Part> parts_;
+};
 
 EmulatedSettings parse_emulated(const std::string& value) {
   EmulatedSettings out;
-  std::size_t at = 0;
-  while (at < value.size()) {
-    std::size_t end = value.find(',', at);
-    if (end == std::string::npos) end = value.size();
-    const std::string part = value.substr(at, end - at);
-    at = end + 1;
-    if (part.empty()) continue;
-    const std::size_t equals = part.find('=');
-    const std::string key = part.substr(0, equals);
-    const std::string setting = equals == std::string::npos ? "" : part.substr(equals + 1);
-    if (key == "atomics")
-      out.atomics = parse_switch(key, setting);
-    else if (key == "ordered")
-      out.ordered = parse_switch(key, setting);
-    else if (key == "isolated")
-      out.isolated = parse_switch(key, setting);
-    else if (key == "seed")
-      out.seed =
-          static_cast<uint32_t>(parse_count("RAILSHMEM_EMULATED: seed", setting, 0, UINT32_MAX));
-    else
-      fail(ErrorKind::init, "RAILSHMEM_EMULATED: unknown part '", part,
-           "'; known are atomics, ordered, isolated, seed");
-  }
+  Parts parts("RAILSHMEM_EMULATED", value);
+  parts.read("atomics", &out.atomics);
+  parts.read("ordered", &out.ordered);
+  parts.read("isolated", &out.isolated);
+  parts.read_size("region", &out.region);
+  parts.read("seed", &out.seed, 0, UINT32_MAX);
+  parts.finish();
+  return out;
+}
+
+VerbsSettings parse_verbs(const std::string& value) {
+  VerbsSettings out;
+  Parts parts("RAILSHMEM_VERBS", value);
+  parts.read("gid", &out.gid, 0, 255);
+  parts.read("tc", &out.traffic_class, 0, 255);
+  parts.read("sl", &out.service_level, 0, 15);
+  parts.read("mtu", &out.mtu, 256, 4096);
+  parts.read("timeout", &out.timeout, 1, 31);
+  parts.read("retry", &out.retries, 0, 7);
+  parts.read("rnr", &out.rnr_retries, 0, 7);
+  parts.read("relaxed", &out.relaxed);
+  parts.read("atomics", &out.atomics);
+  parts.read_size("region", &out.region);
+  parts.finish();
+  if (out.mtu != 0 && (out.mtu & (out.mtu - 1)) != 0)
+    fail(ErrorKind::init, "RAILSHMEM_VERBS: mtu=", out.mtu,
+         ": expected 256, 512, 1024, 2048 or 4096");
+  return out;
+}
+
+LibfabricSettings parse_libfabric(const std::string& value) {
+  LibfabricSettings out;
+  std::string progress;
+  Parts parts("RAILSHMEM_LIBFABRIC", value);
+  parts.read("fabric", &out.fabric);
+  parts.read("progress", &progress);
+  parts.finish();
+  if (!progress.empty() && progress != "manual")
+    fail(ErrorKind::init, "RAILSHMEM_LIBFABRIC: progress=", progress, ": expected auto or manual");
+  out.manual_progress = progress == "manual";
   return out;
 }
 
@@ -159,6 +276,22 @@ const char* name_of(DeviceKind kind) {
       return "cuda";
     case DeviceKind::hip:
       return "hip";
+  }
+  return "unknown";
+}
+
+const char* name_of(ProviderKind kind) {
+  switch (kind) {
+    case ProviderKind::automatic:
+      return "auto";
+    case ProviderKind::none:
+      return "none";
+    case ProviderKind::emulated:
+      return "emulated";
+    case ProviderKind::verbs:
+      return "verbs";
+    case ProviderKind::libfabric:
+      return "libfabric";
   }
   return "unknown";
 }
@@ -224,6 +357,10 @@ Settings read_settings(const Lookup& lookup) {
   out.rails = count("RAILSHMEM_RAILS", 0, 16);
   out.emulated = parse_emulated(value_of(lookup, "RAILSHMEM_EMULATED"));
   out.emulated.faults = parse_faults(value_of(lookup, "RAILSHMEM_FAULTS"));
+  out.provider = parse_provider(value_of(lookup, "RAILSHMEM_PROVIDER"));
+  out.nics = value_of(lookup, "RAILSHMEM_NICS");
+  out.verbs = parse_verbs(value_of(lookup, "RAILSHMEM_VERBS"));
+  out.libfabric = parse_libfabric(value_of(lookup, "RAILSHMEM_LIBFABRIC"));
   out.lanes = count("RAILSHMEM_LANES", 1, 64);
   out.ring_commands = parse_power("RAILSHMEM_RING", value_of(lookup, "RAILSHMEM_RING"), 4, 1 << 24);
   out.contexts = static_cast<uint32_t>(

@@ -17,8 +17,33 @@ struct EmulatedSettings {
   bool atomics = true;   // FETCH_AND_ADD and COMPARE_AND_SWAP are executed
   bool ordered = true;   // WRITEs of one queue pair are placed in order and whole
   bool isolated = true;  // a NIC connects only to NICs of its own rail
+  uint64_t region = 0;   // bytes of the largest region a NIC registers; 0: any
   uint32_t seed = 1;     // of the reordering and of the faults
   FaultSettings faults;  // RAILSHMEM_FAULTS
+};
+
+// Whose NICs join the PEs that cannot map each other's memory.
+enum class ProviderKind : uint8_t { automatic, none, emulated, verbs, libfabric };
+const char* name_of(ProviderKind kind);
+
+// RAILSHMEM_VERBS="gid=3,tc=106,timeout=18": of the NICs that libibverbs drives.
+struct VerbsSettings {
+  int gid = -1;                // index in the port's table; -1: chosen, RoCE v2 on IPv4 first
+  uint32_t traffic_class = 0;  // of RoCE packets
+  uint32_t service_level = 0;
+  uint32_t mtu = 0;          // bytes; 0: the port's
+  uint32_t timeout = 14;     // a retry after 4.096 us * 2^timeout without an answer
+  uint32_t retries = 7;      // before the peer counts as unreachable
+  uint32_t rnr_retries = 7;  // while the peer has no receive buffer; 7: without end
+  bool relaxed = false;      // PCIe may reorder what the NIC writes
+  bool atomics = true;       // native ones, where a probe shows that they work
+  uint64_t region = 0;       // bytes of the largest region; 0: the device's limit
+};
+
+// RAILSHMEM_LIBFABRIC="fabric=tcp;ofi_rxm,progress=manual"
+struct LibfabricSettings {
+  std::string fabric;            // libfabric's name of its provider; empty: the best there is
+  bool manual_progress = false;  // asked for, even where the provider could progress by itself
 };
 
 // Where the symmetric heap lies and kernels run.
@@ -34,6 +59,10 @@ struct Settings {
   uint32_t nodes = 0;      // split this job's PEs into so many nodes; 0: as the hosts are
   uint32_t rails = 0;      // emulated NICs per PE
   EmulatedSettings emulated;
+  ProviderKind provider = ProviderKind::automatic;
+  std::string nics;  // which of the host's; see nic/selection.hpp
+  VerbsSettings verbs;
+  LibfabricSettings libfabric;
   uint32_t lanes = 0;           // ordered channels per remote peer
   uint32_t contexts = 0;        // besides the default one
   uint32_t teams = 0;           // the predefined ones included

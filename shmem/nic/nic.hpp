@@ -1,6 +1,6 @@
 // The seam between the library and its networks. A provider offers NICs; a NIC registers memory and
 // makes endpoints; an endpoint is one reliable, connected queue pair. The host API, the proxy and
-// the IO engine use nothing else of a network. Providers: emulated/.
+// the IO engine use nothing else of a network. Providers: emulated/, verbs/, libfabric/.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,13 @@ struct Capabilities {
   bool atomics = false;        // FETCH_AND_ADD and COMPARE_AND_SWAP on 8 aligned bytes
   bool ordered = false;        // what one endpoint writes is placed in order, as Order says
   bool device_queues = false;  // queues and doorbells can be mapped by kernels
+  bool reaches_gpu = false;    // registers a GPU's memory, and reads and writes it itself
+  bool shuts = false;          // Endpoint::shut() ends what the peer may do to this side's memory
+  bool counts = false;         // Endpoint::executed() is known
   uint32_t max_inline = 0;     // bytes a WRITE may carry inside its entry
   uint32_t max_send = 0;       // bytes a SEND may carry inside its entry
   uint64_t max_message = 0;    // bytes of one WRITE or READ
+  uint64_t max_region = 0;     // bytes of one registered region
 };
 
 // Rights a registered region grants to peers. Local use is always granted.
@@ -37,8 +41,8 @@ enum Access : uint32_t {
 };
 
 struct MemoryKey {
-  uint32_t lkey = 0;
-  uint32_t rkey = 0;
+  uint32_t lkey = 0;  // 0: none
+  uint64_t rkey = 0;
 };
 
 // Where a NIC or an endpoint is found. Opaque plain data: it travels in allgathers and is
@@ -66,7 +70,7 @@ struct WorkRequest {
   uint32_t lkey = 0;     // not needed where inlined
   uint32_t length = 0;   // bytes; 8 for atomics
   uint64_t remote = 0;   // address in the peer
-  uint32_t rkey = 0;
+  uint64_t rkey = 0;
   uint32_t imm = 0;      // of write_imm and send_imm
   uint64_t operand = 0;  // what fetch_add adds, what compare_swap stores
   uint64_t compare = 0;  // what compare_swap expects
@@ -122,9 +126,11 @@ class Endpoint {
 
   // Puts this end in error, if it is not: what is posted and not completed is flushed, and nothing
   // of the peer is let in any more. False while a request of the peer is still being executed here:
-  // call again. After true nothing of this connection can touch this side's memory.
+  // call again. After true nothing of this connection can touch this side's memory, where the NIC
+  // has Capabilities::shuts.
   virtual bool shut() = 0;
-  // After that: how many of the peer's requests were executed here, all earlier ones included.
+  // After that: how many of the peer's requests were executed here, all earlier ones included;
+  // where the NIC has Capabilities::counts, else 0.
   virtual uint64_t executed() const = 0;
 
   virtual uint64_t posted() const = 0;     // requests posted since creation
@@ -136,7 +142,16 @@ class Nic {
   virtual ~Nic() = default;
 
   virtual const std::string& name() const = 0;
-  virtual uint32_t rail() const = 0;
+  // NICs of one network can reach each other, as far as their addresses say ("10.1.0.0/16"); those
+  // of different ones may not.
+  virtual std::string network() const = 0;
+  // From this PE's GPU, or from its cores: smaller is nearer. Compared within one PE only.
+  virtual uint32_t distance() const { return 0; }
+  // The job's number for what joins this NIC to those of other hosts; known once all PEs have told
+  // each other their networks.
+  uint32_t rail() const { return rail_; }
+  void set_rail(uint32_t rail) { rail_ = rail; }
+
   virtual const Capabilities& capabilities() const = 0;
   virtual NicAddress address() const = 0;
 
@@ -157,6 +172,9 @@ class Nic {
 
   // Fills up to `room` completions of all endpoints of this NIC; returns how many.
   virtual std::size_t poll(Completion* out, std::size_t room) = 0;
+
+ private:
+  uint32_t rail_ = 0;
 };
 
 class Provider {
@@ -167,9 +185,11 @@ class Provider {
   virtual const std::vector<std::unique_ptr<Nic>>& nics() const = 0;
 
   // The word on which the thread that drives these NICs sleeps: it stores 1, looks once more for
-  // work and waits (futex, shared between processes) while the word is 1. Whoever brings work, the
-  // NICs included, exchanges it to 0 and wakes the thread when it was 1.
+  // work and waits (futex, shared between processes) while the word is 1. Whoever brings work
+  // exchanges it to 0 and wakes the thread when it was 1.
   virtual uint32_t* sleep_word() = 0;
+  // The NICs do so too. Where they do not, the thread must look at them from time to time.
+  virtual bool wakes() const = 0;
 
   // The first and the last call of the thread that drives the NICs. In between, peers can notice
   // the end of this process (Status::peer_ended).

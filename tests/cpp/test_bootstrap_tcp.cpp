@@ -350,6 +350,7 @@ TEST_CASE("tcp: runtimes work, and a PE that goes ends the others' waits in the 
     const Hub hub;
     const Settings settings = settings_from({{"RAILSHMEM_NODES", nodes}});
     std::vector<std::unique_ptr<Runtime>> runtimes(2);  // end when all threads have
+    std::atomic<bool> waited{false};                    // PE 0 has what the abort would end
     std::vector<std::function<void()>> bodies;
     for (int rank = 0; rank < 2; ++rank)
       bodies.emplace_back([&, rank] {
@@ -363,10 +364,13 @@ TEST_CASE("tcp: runtimes work, and a PE that goes ends the others' waits in the 
         runtime->default_context().put(word, &value, 8, 1 - rank);
         const uint64_t none = 0;
         CHECK(wait_until(*runtime, word, device::Compare::not_equal, none) == 41u - rank);
-        if (rank == 0)
+        if (rank == 0) {
+          waited = true;
           wait_until(*runtime, word + 1, device::Compare::equal, value);
-        else
+        } else {
+          while (!waited) std::this_thread::yield();
           bootstrap->abort(3, "no reason");
+        }
       });
     const auto ended = run_all(bodies);
     CHECK(ended[1] == "");

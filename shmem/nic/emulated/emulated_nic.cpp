@@ -11,6 +11,8 @@ namespace {
 // Queue-pair numbers have 24 bits.
 constexpr uint32_t kMaxUses = (1u << 24) / kMaxQueuePairs;
 
+constexpr uint64_t kMaxRegion = ~uint64_t{0};
+
 bool is_power_of_two(uint32_t n) {
   return n != 0 && (n & (n - 1)) == 0;
 }
@@ -28,6 +30,7 @@ EmulatedNic::EmulatedNic(const NicLocation& location, SharedNic& shared,
       regions_(shared),
       doorbells_(kMaxQueuePairs) {
   open_nic(shared_);
+  set_rail(location.rail);
   const FaultSettings& faults = settings.faults;
   if (faults.any() && (faults.pe < 0 || faults.pe == location.pe))
     faults_ = std::make_unique<Faults>(settings, location.pe, location.rail);
@@ -37,6 +40,13 @@ EmulatedNic::EmulatedNic(const NicLocation& location, SharedNic& shared,
   capabilities_.max_inline = mlx5::kMaxInlineWrite;
   capabilities_.max_send = mlx5::kMaxInlineSend;
   capabilities_.max_message = kMaxMessage;
+  capabilities_.max_region = settings.region != 0 ? settings.region : kMaxRegion;
+  capabilities_.reaches_gpu = moves != nullptr;
+  capabilities_.shuts = capabilities_.counts = true;
+}
+
+std::string EmulatedNic::network() const {
+  return text("emulated rail ", location_.rail);
 }
 
 // All endpoints are gone by now, so no peer is let in any more; this refuses new connections.
@@ -50,6 +60,9 @@ MemoryKey EmulatedNic::register_memory(void* address, std::size_t bytes, uint32_
   region.base = reinterpret_cast<uint64_t>(address);
   region.bytes = bytes;
   region.access = access;
+  if (bytes > capabilities_.max_region)
+    fail(ErrorKind::argument, name_, ": a region of ", bytes_text(bytes), " at ", address,
+         ": the most is ", bytes_text(capabilities_.max_region));
   if (shared != nullptr) {
     region.segment = *shared;
     if (region.base < shared->base || region.base - shared->base > shared->bytes ||

@@ -19,7 +19,7 @@ class EmulatedNic final : public Nic {
   ~EmulatedNic() override;
 
   const std::string& name() const override { return name_; }
-  uint32_t rail() const override { return location_.rail; }
+  std::string network() const override;
   const Capabilities& capabilities() const override { return capabilities_; }
   NicAddress address() const override { return pack<NicAddress>(location_); }
   MemoryKey register_memory(void* address, std::size_t bytes, uint32_t access,

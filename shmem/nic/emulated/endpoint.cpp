@@ -102,7 +102,8 @@ void EmulatedEndpoint::encode(const WorkRequest& request) {
   const mlx5::Place place{&pair_.entries[posted_ & pair_.mask()], pair_.qpn,
                           static_cast<uint16_t>(posted_), flags};
   const mlx5::Local local{request.local, request.lkey, request.length};
-  const mlx5::Remote remote{request.remote, request.rkey};
+  const mlx5::Remote remote{request.remote,
+                            static_cast<uint32_t>(request.rkey)};  // 32 bits, as made
   const void* source = reinterpret_cast<const void*>(request.local);
   const mlx5::Opcode op = hardware_opcode(request.op);
   const uint32_t imm = request.op == Opcode::write_imm ? request.imm : 0;

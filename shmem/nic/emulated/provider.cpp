@@ -28,6 +28,7 @@ class EmulatedProvider final : public Provider {
   const char* name() const override { return "emulated"; }
   const std::vector<std::unique_ptr<Nic>>& nics() const override { return nics_; }
   uint32_t* sleep_word() override { return &emulated::header_in(*segment_).sleep_word; }
+  bool wakes() const override { return true; }
   void begin_driving() override { pthread_mutex_lock(&emulated::header_in(*segment_).driver); }
   void end_driving() override { pthread_mutex_unlock(&emulated::header_in(*segment_).driver); }
 
