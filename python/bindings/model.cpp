@@ -32,7 +32,7 @@ Topology topology_of(int n_nodes, int pes, int rails) {
       own.nics.push_back("nic" + std::to_string(rail));
     }
   }
-  return Topology(std::move(facts), true);
+  return Topology(std::move(facts));
 }
 
 void check_range(const char* what, int value, int end) {

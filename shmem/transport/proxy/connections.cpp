@@ -29,7 +29,8 @@ Connections::Connections(int me, const Topology& topology, nic::Provider& provid
       n_pes_(topology.n_pes()),
       lanes_(lanes),
       depth_(depth),
-      receives_(heap + receive_offset),
+      heap_(heap),
+      receives_(receive_offset),
       rails_(provider.nics().size()) {
   by_endpoint_.resize(provider.nics().size());
   const auto make = [&](int peer, uint32_t slot, int rail, uint32_t receives) {
@@ -48,8 +49,10 @@ Connections::Connections(int me, const Topology& topology, nic::Provider& provid
       fail(ErrorKind::init, "PE ", me, " cannot reach PE ", peer, ": ", pair.reason);
     const std::vector<int> rails = channel_rails(topology, me, peer, lanes);
     for (uint32_t slot = 0; slot < rails.size(); ++slot) {
-      const uint32_t receives = receives_of(slot, lanes);
-      channels_.push_back(rails[slot] < 0 ? nullptr : make(peer, slot, rails[slot], receives));
+      const bool optional = slot != lanes && slot != lanes + 1;  // atomics always have theirs
+      const bool absent = optional && rails[slot] < 0;
+      channels_.push_back(absent ? nullptr
+                                 : make(peer, slot, rails[slot], receives_of(slot, lanes)));
     }
     atomics_to(peer)->credits = kCredits;
   }
@@ -82,8 +85,7 @@ void Connections::connect(const std::vector<nic::EndpointAddress>& theirs,
     return theirs[static_cast<std::size_t>(channel.peer()) * slots_per_peer(lanes_) +
                   slot_at_peer(channel.slot())];
   };
-  for (std::size_t rail = 0; rail < nics[static_cast<std::size_t>(me_)].size(); ++rail)
-    lkeys_.push_back(keys.local(static_cast<int>(rail)));
+  keys_ = &keys;
   for (const auto& channel : channels_) {
     if (channel == nullptr) continue;
     const auto& nic =
@@ -117,24 +119,27 @@ Channel* Connections::find(std::size_t nic_index, uint32_t endpoint) const {
   return endpoint < table.size() ? table[endpoint] : nullptr;
 }
 
+// Its offset in the heap. The area begins at a multiple of the buffers' size, and so do keys.
 uint64_t Connections::buffer_of(const Channel& channel, uint64_t index) const {
   const bool asks = channel.slot() == lanes_;
   const uint64_t first =
       (static_cast<uint64_t>(channel.peer()) * 2 + (asks ? 0 : 1)) * buffers(lanes_);
-  return reinterpret_cast<uint64_t>(receives_) + (first + index % buffers(lanes_)) * kReceiveBytes;
+  return receives_ + (first + index % buffers(lanes_)) * kReceiveBytes;
 }
 
 const char* Connections::received(const Channel& channel, uint64_t index) const {
-  return reinterpret_cast<const char*>(buffer_of(channel, index));
+  return heap_ + buffer_of(channel, index);
 }
 
 // Notices have no bytes, so that channels without messages need no memory for them.
 void Connections::give_back(Channel& channel, uint64_t index) const {
-  if (has_messages(channel))
-    channel.endpoint().post_receive(
-        buffer_of(channel, index), lkeys_[static_cast<std::size_t>(channel.rail())], kReceiveBytes);
-  else
+  if (!has_messages(channel)) {
     channel.endpoint().post_receive(0, 0, 0);
+    return;
+  }
+  const uint64_t offset = buffer_of(channel, index);
+  channel.endpoint().post_receive(reinterpret_cast<uint64_t>(heap_ + offset),
+                                  keys_->local(channel.rail(), offset), kReceiveBytes);
 }
 
 bool Connections::drain() {
