@@ -14,8 +14,6 @@ from railshmem.check.host.tree import Tree
 from railshmem.errors import InitError
 
 LEAST_SHM = 64 << 20
-# Read by the package itself, not by init.
-OTHER_VARIABLES = {"RAILSHMEM_CACHE"}
 
 
 def limits(tree: Tree, host: str) -> list[Finding]:
@@ -99,7 +97,7 @@ def _governor(tree: Tree, host: str) -> Finding | None:
 
 
 def _settings(tree: Tree, host: str) -> list[Finding]:
-    known = {row[0] for row in _core.settings_table()} | OTHER_VARIABLES
+    known = {row[0] for row in _core.settings_table()}
     given = sorted(name for name in tree.environment if name.startswith("RAILSHMEM_"))
     unknown = [name for name in given if name not in known]
     out = []
