@@ -22,6 +22,7 @@ from railshmem.model.report import hot_text, nic_bytes
 from railshmem.model.routing import Routing
 from railshmem.model.times import Round, queue_pairs, startup
 from railshmem.model.traffic import HEADER_BYTES, SIGNAL_BYTES
+from test_cli import TWO_NODES, json_lines, needs_mpirun
 
 LAYER = Layer(tokens=40, hidden=64, experts=16, topk=3, dtype="bf16")
 SHAPES = [(2, 2, 2), (4, 1, 1), (3, 4, 2), (2, 4, 3), (4, 2, 4)]
@@ -79,6 +80,28 @@ def test_queue_pairs_and_their_memory_grow_with_peers_and_lanes() -> None:
     assert counts[0] < counts[-1]
     assert queue_pairs(Cluster(4, 2, 4, lanes=4)) > queue_pairs(Cluster(4, 2, 4))
     assert queue_pairs(Cluster(4, 2, 4), 512)[1] > queue_pairs(Cluster(4, 2, 4), 256)[1]
+
+
+@needs_mpirun
+def test_queue_pairs_are_those_of_a_job() -> None:
+    chosen = {"RAILSHMEM_NODES": "4", "RAILSHMEM_RAILS": "2", "RAILSHMEM_LANES": "2"}
+    lines = json_lines(4, "init", "--heap", str(1 << 24), "--rounds", "1", settings=chosen)
+    assert [(line["n_pes"], line["n_nodes"]) for line in lines] == [(1, 1), (2, 2), (4, 4)]
+    assert (lines[0]["queue_pairs"], lines[0]["connection_bytes"]) == (0, 0)
+    for line in lines[1:]:
+        cluster = Cluster(line["n_nodes"], 1, line["rails"], line["lanes"], line["n_hosts"])
+        pairs, queues = queue_pairs(cluster)
+        assert line["queue_pairs"] == pairs
+        assert line["connection_bytes"] == queues + startup(cluster, network()).heap_bytes
+
+
+@needs_mpirun
+def test_what_ep_measures_can_be_checked(tmp_path: Path) -> None:
+    shape = ("--tokens", "16", "--hidden", "256", "--experts", "16", "--topk", "4")
+    lines = json_lines(4, "ep", *shape, "--rounds", "1", settings=TWO_NODES)
+    found = read_measurements([written(lines, tmp_path / "ep.jsonl")])
+    assert [each.measured_us for each in found] == [line["median_us"] for line in lines]
+    assert all("2 nodes × 2 PEs × 2 rails" in each.text for each in found)
 
 
 # ---- routing ----
