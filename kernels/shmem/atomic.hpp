@@ -106,8 +106,8 @@ RSH_DEVICE bool atomic_fetch(const DeviceContext* ctx, AtomicOp op, T* word, T o
     *result = apply_atomic(op, in_peer(ctx, word, pe), operand, compare);
     return true;
   }
-  uint32_t slot;
-  uint64_t value;
+  uint32_t slot = 0;
+  uint64_t value = 0;
   if (!post_fetch(ctx, op, word, operand, compare, pe, &slot, lane) ||
       !collect_slot(ctx, slot, pe, &value))
     return false;
