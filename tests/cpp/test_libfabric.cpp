@@ -149,7 +149,7 @@ TEST_CASE("libfabric: what cannot be used says why in one sentence") {
   CHECK(contains(why([&] { make_libfabric_provider("", odd); }), "no reliable datagrams"));
 }
 
-TEST_CASE("libfabric: WRITE and READ of all sizes are exact, with both kinds of progress") {
+TEST_CASE("libfabric: WRITE and READ of all sizes are exact, whoever makes progress") {
   for (const LibfabricSettings& settings : {LibfabricSettings{}, manual()}) {
     Pair pair(settings);
     CHECK(pair.run(pair.request(Opcode::write, 0, 0, 0)) == Status::ok);
