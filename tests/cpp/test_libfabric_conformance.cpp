@@ -9,37 +9,29 @@
 
 namespace {
 
-template <bool manual>
 struct Loopback {
-  Loopback() {
-    LibfabricSettings settings;
-    settings.manual_progress = manual;
-    for (auto& one : providers) one = make_libfabric_provider("lo", settings);
-  }
   static std::string absent() { return {}; }
   Provider& provider(int pe) { return *providers[pe]; }
   static constexpr int kRounds = 300;
   static constexpr bool kIsolated = false;
   static constexpr bool kRefusesUnready = false;
 
-  std::unique_ptr<Provider> providers[2];
+  std::unique_ptr<Provider> providers[2] = {make_libfabric_provider("lo", {}),
+                                            make_libfabric_provider("lo", {})};
 };
-using LibfabricAuto = Loopback<false>;
-using LibfabricManual = Loopback<true>;
 
 }  // namespace
 
-#define BOTH LibfabricAuto, LibfabricManual
-TEST_CASE_TEMPLATE_INVOKE(nic_facts, BOTH);
-TEST_CASE_TEMPLATE_INVOKE(nic_lengths, BOTH);
-TEST_CASE_TEMPLATE_INVOKE(nic_inline, BOTH);
-TEST_CASE_TEMPLATE_INVOKE(nic_nothing, BOTH);
-TEST_CASE_TEMPLATE_INVOKE(nic_receive_laps, BOTH);
-TEST_CASE_TEMPLATE_INVOKE(nic_early_receives, BOTH);
-TEST_CASE_TEMPLATE_INVOKE(nic_full_queue, BOTH);
-TEST_CASE_TEMPLATE_INVOKE(nic_many, BOTH);
-TEST_CASE_TEMPLATE_INVOKE(nic_order, BOTH);
-TEST_CASE_TEMPLATE_INVOKE(nic_read_write, BOTH);
-TEST_CASE_TEMPLATE_INVOKE(nic_shut, BOTH);
-TEST_CASE_TEMPLATE_INVOKE(nic_shut_posted, BOTH);
-TEST_CASE_TEMPLATE_INVOKE(nic_refuses, BOTH);
+TEST_CASE_TEMPLATE_INVOKE(nic_facts, Loopback);
+TEST_CASE_TEMPLATE_INVOKE(nic_lengths, Loopback);
+TEST_CASE_TEMPLATE_INVOKE(nic_inline, Loopback);
+TEST_CASE_TEMPLATE_INVOKE(nic_nothing, Loopback);
+TEST_CASE_TEMPLATE_INVOKE(nic_receive_laps, Loopback);
+TEST_CASE_TEMPLATE_INVOKE(nic_early_receives, Loopback);
+TEST_CASE_TEMPLATE_INVOKE(nic_full_queue, Loopback);
+TEST_CASE_TEMPLATE_INVOKE(nic_many, Loopback);
+TEST_CASE_TEMPLATE_INVOKE(nic_order, Loopback);
+TEST_CASE_TEMPLATE_INVOKE(nic_read_write, Loopback);
+TEST_CASE_TEMPLATE_INVOKE(nic_shut, Loopback);
+TEST_CASE_TEMPLATE_INVOKE(nic_shut_posted, Loopback);
+TEST_CASE_TEMPLATE_INVOKE(nic_refuses, Loopback);

@@ -22,16 +22,15 @@ struct Wish {
   std::size_t receives;  // 0: as many as there are
 };
 
-// From the best to what will do: peers served while this PE's thread sleeps; keys of our choice,
-// which can say where a region begins; room for everybody's receive buffers.
+// From the best to what will do: keys of our choice, which can say where a region begins; room for
+// everybody's receive buffers. Progress is the fabric's choice: one that has no thread of its own
+// can be made to have one, which on few cores is slower by far than the thread that polls anyway.
 std::vector<Wish> wishes(const LibfabricSettings& settings) {
+  const int progress = settings.manual_progress ? abi::kProgressManual : abi::kProgressUnspecified;
   std::vector<Wish> out;
-  for (const int progress : {abi::kProgressAuto, abi::kProgressManual}) {
-    if (progress == abi::kProgressAuto && settings.manual_progress) continue;
-    for (const bool provider_keys : {false, true})
-      for (const std::size_t receives : {kReceives, std::size_t{0}})
-        out.push_back({progress, provider_keys, receives});
-  }
+  for (const bool provider_keys : {false, true})
+    for (const std::size_t receives : {kReceives, std::size_t{0}})
+      out.push_back({progress, provider_keys, receives});
   return out;
 }
 
@@ -44,9 +43,8 @@ InfoList ask(const std::string& fabric, const Wish& wish) {
   hints->ep_attr->type = abi::kEndpointReliableDatagram;
   hints->fabric_attr->prov_name = ::strdup(fabric.c_str());  // freed with the hints
   hints->domain_attr->data_progress = wish.progress;
-  // The NIC calls under a lock of its own; a thread of the provider's needs one that both know.
-  hints->domain_attr->threading =
-      wish.progress == abi::kProgressAuto ? abi::kThreadSafe : abi::kThreadDomain;
+  // The NIC calls under a lock of its own.
+  hints->domain_attr->threading = abi::kThreadDomain;
   hints->domain_attr->mr_mode = abi::kMrLocal | abi::kMrVirtAddr | abi::kMrAllocated |
                                 abi::kMrEndpoint | (wish.provider_keys ? abi::kMrProvKey : 0);
   hints->rx_attr->size = wish.receives;

@@ -13,7 +13,9 @@
 // address vector and a tag. A WRITE completes when the peer has the data (delivery complete). What
 // nic.hpp's queue pairs do and these cannot: the receiver of a message without a buffer keeps it
 // until one is posted; shut() does not keep the peer's late WRITEs out; a peer that falls silent
-// without closing its connections is noticed when the transport gives up, not by the provider.
+// without closing its connections is noticed when the transport gives up, not by the provider. Two
+// NICs share what the transport has between them: where that breaks (a tcp connection, also by a
+// wrong key), all endpoints over it find the peer unreachable.
 #pragma once
 
 #include <memory>
