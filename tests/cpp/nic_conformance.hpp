@@ -454,7 +454,7 @@ TEST_CASE_TEMPLATE_DEFINE("any NIC: many requests over small queues, each one co
         REQUIRE(one.index == done++);
       }
     }
-    for (uint64_t i = sent - 8; i < sent; ++i)
+    for (uint64_t i = sent - 8; pair.a.nic.capabilities().ordered && i < sent; ++i)
       CHECK(pair.b.template word<uint64_t>(8 * (i % 8)) == i + 1);
   }
 }
@@ -556,7 +556,9 @@ TEST_CASE_TEMPLATE_DEFINE("any NIC: the first error ends a queue pair, and nothi
     CHECK(got[i].index == i);
     const Status expected = i < 4 ? Status::ok : i == 4 ? Status::remote_access : Status::flushed;
     CHECK(got[i].status == expected);
-    CHECK(pair.b.template word<uint64_t>(8 * i) == (i < 4 ? i + 1 : 0));
+    // Without order later ones may be under way already.
+    if (i < 4 || pair.a.nic.capabilities().ordered)
+      CHECK(pair.b.template word<uint64_t>(8 * i) == (i < 4 ? i + 1 : 0));
   }
   // Later ones too, for as long as anybody posts.
   for (int lap = 0; lap < 3; ++lap) {
