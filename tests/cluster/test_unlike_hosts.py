@@ -1,0 +1,44 @@
+"""Hosts whose NICs differ in number, name and order."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cluster import HERE, Cluster
+
+UNLIKE = "rail0=0,rail1=1/b1=1,a0=0/rail0=0"
+STREAMS = str(HERE / "programs/streams.py")
+ROUNDS = str(HERE / "programs/rounds.py")
+INFO = ("-m", "railshmem.cli", "info")
+
+
+@pytest.mark.hosts(UNLIKE)
+def test_rails_are_found_by_what_they_reach(cluster: Cluster) -> None:
+    info = json.loads(cluster.run(*INFO, "--json", "-").well().out)
+    rails = [{nic["name"]: nic["rail"] for nic in pe["nics"]} for pe in info["pes"]]
+    same_rail = {rails[0]["rail0"], rails[2]["a0"], rails[4]["rail0"]}
+    other_rail = {rails[0]["rail1"], rails[2]["b1"]}
+    assert len(same_rail) == len(other_rail) == 1
+    assert same_rail != other_rail
+    # Only one rail joins the last host to the others.
+    assert {pair["rail"] for row in info["pairs"][:4] for pair in row[4:]} == same_rail
+
+
+@pytest.mark.hosts(UNLIKE)
+def test_the_job_runs_and_info_says_which_nics_cannot_meet(cluster: Cluster) -> None:
+    cluster.run(STREAMS, "1", "4", "4").well()
+    done = cluster.run(ROUNDS, "nothing", per_host=1).well()
+    assert done.out.count(": exact") == 3
+    assert "cannot reach: other rail" in cluster.run(*INFO).well().out
+
+
+@pytest.mark.hosts("rail0=0/rail1=1")
+def test_hosts_that_no_rail_joins_are_named_on_every_pe(cluster: Cluster) -> None:
+    done = cluster.run(STREAMS, "1", "1", per_host=1)
+    assert done.status != 0
+    for pe, other in ((0, 1), (1, 0)):
+        assert f"PE {pe}" in done.err
+        assert f"PE {other}" in done.err
+    assert "rail" in done.err
