@@ -1,4 +1,4 @@
-"""Hosts that are namespaces of this machine, and jobs on them: what the tests of tests/cluster use."""
+"""Hosts that are namespaces of this machine, and jobs on them: what tests/cluster is made of."""
 
 from __future__ import annotations
 
@@ -51,9 +51,8 @@ class Finished(NamedTuple):
 
     def well(self) -> Finished:
         """Fails the test where the job did not end well."""
-        assert self.status == 0, (
-            f"status {self.status}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
-        )
+        story = f"status {self.status}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+        assert self.status == 0, story
         return self
 
 

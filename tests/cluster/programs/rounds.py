@@ -2,8 +2,8 @@
 
     rounds.py nothing | unplug INTERFACE | pull INTERFACE | kill HOST
 
-unplug: PE 0's host takes its interface down; pull: the other end of its wire, on the head, goes down;
-kill: the processes of that host are killed. What ended a PE's rounds is printed, with the seconds since.
+unplug: PE 0's host takes its interface down; pull: the other end of that interface's wire, on the
+head, goes down; kill: the processes of that host are killed. Every PE prints how its rounds ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every PE puts so many MiB into the PE of its local index on the next host, through so many contexts.
+"""Every PE puts so many MiB, through so many contexts, to the PE of its index on the next host.
 
 streams.py CONTEXTS MIB_OF_INDEX_0 MIB_OF_INDEX_1 ...
 """
