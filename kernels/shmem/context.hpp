@@ -24,6 +24,7 @@ enum class Stop : uint32_t {
   // Sticky: the network failed. See network_failed in wait.hpp.
   network,       // a NIC answered with an error completion
   no_rail,       // a rail is down, and no other joins the two PEs
+  rail_lost,     // a rail is down, and its NICs do not know what they executed
   atomic_lost,   // an atomic was in flight on a rail that went down: executed or not, who knows
   atomics_down,  // the target's home rail is down: atomics do not reach its heap
   peer_lost,     // sticky: a process of the job is gone

@@ -1,5 +1,4 @@
-// What each PE tells the others at init, in one allgather: identity, settings, heap, NICs and their
-// keys.
+// What each PE tells the others at init, in one allgather: identity, settings, heap and NICs.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +27,10 @@ struct FixedText {
 };
 
 struct NicCard {
-  FixedText<16> name;
-  uint32_t rail = 0;
-  uint64_t heap_rkey = 0;
+  FixedText<32> name;
+  FixedText<64> network;
+  uint32_t rail = 0;      // known when all cards are there
+  uint32_t distance = 0;  // from the PE's GPU or cores
   nic::NicAddress address;
   nic::Capabilities capabilities;
 };

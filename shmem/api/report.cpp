@@ -109,6 +109,10 @@ Error error_of(Stop reason, const device::Report& report, int pe) {
     case Stop::no_rail:
       return {ErrorKind::network, text(who, operation(report), " failed: ", failure(report),
                                        "; no other rail joins PE ", pe, " and PE ", report.peer)};
+    case Stop::rail_lost:
+      return {ErrorKind::network,
+              text(who, operation(report), " failed: ", failure(report),
+                   "; it may or may not have arrived, and is not repeated over another rail")};
     case Stop::atomic_lost:
       return {
           ErrorKind::network,

@@ -16,6 +16,7 @@
 #include "shmem/api/gpu_side.hpp"
 #include "shmem/api/heap_memory.hpp"
 #include "shmem/api/meetings.hpp"
+#include "shmem/api/nic_choice.hpp"
 #include "shmem/api/pe_card.hpp"
 #include "shmem/api/peer_watch.hpp"
 #include "shmem/api/runtime.hpp"
@@ -81,6 +82,7 @@ class Runtime::Parts {
 
   std::shared_ptr<Bootstrap> bootstrap;
   Settings settings;
+  NicChoice nic_choice;
   OwnArea own;
   std::mutex stop_mutex;
   std::atomic<uint64_t> stops_cleared{0};
@@ -123,11 +125,16 @@ class Runtime::Parts {
   std::unique_ptr<SymmetricHeap> make_heap() const;
   void start_gpu();
   PeCard own_card();
+  std::unique_ptr<nic::Provider> make_provider();
   void exchange_cards();
+  void number_rails();
   void map_node();
   void fill_context();
   void start_timeline();
   std::string connect();
+  std::vector<uint64_t> key_starts() const;
+  std::vector<uint64_t> register_heap();
+  void exchange_keys(const std::vector<uint64_t>& mine);
   std::string start();
 };
 

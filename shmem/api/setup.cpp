@@ -1,4 +1,5 @@
-// Init: three allgathers (cards, who maps whom, queue pairs), then everything is connected. A PE
+// Init: a few allgathers (what is asked for, cards, who maps whom, keys) and one exchange of queue
+// pairs, then everything is connected. A PE
 // that cannot go on says so in the next exchange, so that all PEs raise the same error instead of
 // waiting.
 #include <unistd.h>
@@ -8,27 +9,19 @@
 #include "shmem/api/report.hpp"
 #include "shmem/api/runtime_parts.hpp"
 #include "shmem/nic/emulated/emulated.hpp"
+#include "shmem/nic/libfabric/libfabric.hpp"
+#include "shmem/nic/verbs/verbs.hpp"
+#include "shmem/topology/rails.hpp"
 
 namespace railshmem {
 namespace {
+
+constexpr uint64_t kPage = 4096;
 
 uint64_t place(uint64_t& end, uint64_t bytes) {
   const uint64_t at = end;
   end += (bytes + 63) / 64 * 64;
   return at;
-}
-
-uint32_t n_emulated_rails(const Settings& settings) {
-  if (settings.rails > 0) return settings.rails;
-  return settings.nodes > 1 ? 1 : 0;
-}
-
-std::unique_ptr<nic::Provider> make_provider(const Settings& settings, int pe,
-                                             const std::optional<gpu::Site>& site,
-                                             nic::MoveQueue* moves) {
-  const uint32_t rails = n_emulated_rails(settings);
-  if (rails == 0) return nullptr;
-  return nic::make_emulated_provider(pe, rails, settings.emulated, site, moves);
 }
 
 GpuCard gpu_card(const GpuSide& gpu) {
@@ -80,7 +73,8 @@ OwnArea own_area(const Settings& settings, int n_pes, bool has_nics) {
 Runtime::Parts::Parts(std::shared_ptr<Bootstrap> job, const Settings& chosen, KernelSource kernels)
     : bootstrap(std::move(job)),
       settings(chosen),
-      own(own_area(settings, bootstrap->size(), n_emulated_rails(settings) > 0)),
+      nic_choice(choose_nics(settings, *bootstrap)),
+      own(own_area(settings, bootstrap->size(), nic_choice.kind != ProviderKind::none)),
       gpu_choice(choose_gpu(settings, *bootstrap)),
       heap_memory(make_heap()),
       heap(*heap_memory),
@@ -154,25 +148,18 @@ PeCard Runtime::Parts::own_card() {
     card.error = error.what();
   }
   try {
-    if (gpu && n_emulated_rails(settings) > 0) {
-      move_runner =
-          std::make_unique<nic::GpuMoveRunner>(gpu->site(), gpu->kernel("moves", "rsh_moves"));
-      moves = std::make_unique<nic::MoveQueue>(*move_runner);
-    }
-    provider = make_provider(settings, bootstrap->rank(), gpu_choice.site, moves.get());
+    provider = make_provider();
     if (!provider) return card;
-    const SegmentHandle handle = heap.handle();
-    keys = KeyTable(n_pes, static_cast<int>(provider->nics().size()));
+    if (provider->nics().size() > kMaxNics)
+      fail(ErrorKind::init, provider->nics().size(), " NICs, and ", kMaxNics,
+           " is the most that a PE may use: choose by RAILSHMEM_NICS");
     for (const auto& nic : provider->nics()) {
       NicCard& nic_card = card.nics[card.n_nics++];
       nic_card.name = nic->name();
-      nic_card.rail = nic->rail();
+      nic_card.network = nic->network();
+      nic_card.distance = nic->distance();
       nic_card.address = nic->address();
       nic_card.capabilities = nic->capabilities();
-      const auto key =
-          nic->register_memory(heap.base(), heap.bytes(), nic::kAccessRemoteAll, &handle);
-      nic_card.heap_rkey = key.rkey;
-      keys.set_local(static_cast<int>(nic->rail()), key.lkey);
     }
   } catch (const Error& error) {  // whether anybody needs them shows later
     card.no_nics = error.what();
@@ -180,6 +167,27 @@ PeCard Runtime::Parts::own_card() {
     provider.reset();
   }
   return card;
+}
+
+std::unique_ptr<nic::Provider> Runtime::Parts::make_provider() {
+  switch (nic_choice.kind) {
+    case ProviderKind::automatic:
+    case ProviderKind::none:
+      return nullptr;
+    case ProviderKind::emulated:
+      if (gpu) {
+        move_runner =
+            std::make_unique<nic::GpuMoveRunner>(gpu->site(), gpu->kernel("moves", "rsh_moves"));
+        moves = std::make_unique<nic::MoveQueue>(*move_runner);
+      }
+      return nic::make_emulated_provider(bootstrap->rank(), std::max(settings.rails, 1u),
+                                         settings.emulated, gpu_choice.site, moves.get());
+    case ProviderKind::verbs:
+      return nic::make_verbs_provider(settings.nics, settings.verbs, gpu_choice.site);
+    case ProviderKind::libfabric:
+      return nic::make_libfabric_provider(settings.nics, settings.libfabric);
+  }
+  return nullptr;
 }
 
 void Runtime::Parts::exchange_cards() {
@@ -194,12 +202,22 @@ void Runtime::Parts::exchange_cards() {
       fail(ErrorKind::init, "PE 0 and PE ", pe, " have different settings: ",
            first_difference(first.settings.str(), card.settings.str()));
   }
-  for (std::size_t pe = 0; pe < cards.size(); ++pe) {
-    if (cards[pe].n_nics > 0) keys.set_base(static_cast<int>(pe), cards[pe].heap.base);
+  number_rails();
+}
+
+void Runtime::Parts::number_rails() {
+  std::vector<std::vector<NicPlace>> places(cards.size());
+  for (std::size_t pe = 0; pe < cards.size(); ++pe)
     for (int i = 0; i < cards[pe].n_nics; ++i)
-      keys.set_remote(static_cast<int>(pe), static_cast<int>(cards[pe].nics[i].rail),
-                      cards[pe].nics[i].heap_rkey);
-  }
+      places[pe].push_back({text(cards[pe].boot_id.str(), " ", cards[pe].emulated_node),
+                            cards[pe].nics[i].network.str()});
+  const auto rails = assign_rails(places);
+  for (std::size_t pe = 0; pe < cards.size(); ++pe)
+    for (std::size_t i = 0; i < rails[pe].size(); ++i) cards[pe].nics[i].rail = rails[pe][i];
+  if (!provider) return;
+  const auto& mine = rails[static_cast<std::size_t>(bootstrap->rank())];
+  for (std::size_t i = 0; i < mine.size(); ++i) provider->nics()[i]->set_rail(mine[i]);
+  keys = KeyTable(bootstrap->size(), static_cast<int>(count_rails(rails)), key_starts());
 }
 
 // Maps the peers that may be mapped, and lets what really worked decide who shares a node.
@@ -225,12 +243,13 @@ void Runtime::Parts::map_node() {
     for (int i = 0; i < cards[pe].n_nics; ++i) {
       fact.rails.push_back(cards[pe].nics[i].rail);
       fact.nics.push_back(cards[pe].nics[i].name.str());
+      fact.distances.push_back(cards[pe].nics[i].distance);
     }
     fact.maps.assign(all.begin() + static_cast<std::ptrdiff_t>(pe * n_pes),
                      all.begin() + static_cast<std::ptrdiff_t>((pe + 1) * n_pes));
     facts.push_back(std::move(fact));
   }
-  topology = std::make_unique<Topology>(std::move(facts), settings.emulated.isolated);
+  topology = std::make_unique<Topology>(std::move(facts));
   for (std::size_t pe = 0; pe < n_pes; ++pe)
     if (topology->node(static_cast<int>(pe)) != topology->node(static_cast<int>(me)))
       heap.unmap_peer(static_cast<int>(pe));
@@ -272,6 +291,65 @@ void Runtime::Parts::fill_context() {
   context.spins = threads <= count_cores(cores) ? 200 : 0;
 }
 
+// Where the pieces of the heap begin that one key covers on every NIC of the job.
+std::vector<uint64_t> Runtime::Parts::key_starts() const {
+  uint64_t most = ~uint64_t{0};
+  for (const PeCard& card : cards)
+    for (int i = 0; i < card.n_nics; ++i)
+      most = std::min(most, card.nics[i].capabilities.max_region);
+  most = std::max(most / kPage * kPage, kPage);
+  // A GPU's memory is not the host's to real NICs.
+  const bool apart = gpu && nic_choice.kind != ProviderKind::emulated;
+  const std::vector<uint64_t> parts =
+      apart ? std::vector<uint64_t>{0, heap.host_bytes(), heap.bytes()}
+            : std::vector<uint64_t>{0, heap.bytes()};
+  std::vector<uint64_t> starts;
+  for (std::size_t part = 0; part + 1 < parts.size(); ++part)
+    for (uint64_t at = parts[part]; at < parts[part + 1]; at += std::min(most, heap.bytes()))
+      starts.push_back(at);
+  return starts;
+}
+
+// Returns what the others need of it: [nic][piece]. Only here, where a peer needs it: a NIC that
+// nobody uses may be unable to.
+std::vector<uint64_t> Runtime::Parts::register_heap() {
+  std::vector<uint64_t> rkeys;
+  const SegmentHandle handle = heap.handle();
+  const std::vector<uint64_t>& starts = keys.starts();
+  for (const auto& nic : provider->nics()) {
+    if (gpu && !nic->capabilities().reaches_gpu)
+      fail(ErrorKind::init, "NIC ", nic->name(), " of provider ", provider->name(),
+           " cannot reach the memory of a GPU, in which the heap is: RAILSHMEM_DEVICE=cpu, or "
+           "other NICs (RAILSHMEM_PROVIDER, RAILSHMEM_NICS)");
+    for (std::size_t piece = 0; piece < starts.size(); ++piece) {
+      const uint64_t end = piece + 1 < starts.size() ? starts[piece + 1] : heap.bytes();
+      const nic::MemoryKey key = nic->register_memory(
+          heap.base() + starts[piece], end - starts[piece], nic::kAccessRemoteAll, &handle);
+      keys.set_local(static_cast<int>(nic->rail()), piece, key.lkey);
+      rkeys.push_back(key.rkey);
+    }
+  }
+  return rkeys;
+}
+
+void Runtime::Parts::exchange_keys(const std::vector<uint64_t>& mine) {
+  const std::size_t pieces = keys.starts().size();
+  std::size_t most = 0;
+  for (const PeCard& card : cards)
+    most = std::max(most, static_cast<std::size_t>(card.n_nics) * pieces);
+  std::vector<uint64_t> padded = mine;
+  padded.resize(most);
+  std::vector<uint64_t> all(most * cards.size());
+  bootstrap->allgather(padded.data(), most * sizeof padded[0], all.data());
+  for (std::size_t pe = 0; pe < cards.size(); ++pe) {
+    keys.set_base(static_cast<int>(pe), cards[pe].heap.base);
+    for (int i = 0; i < cards[pe].n_nics; ++i)
+      for (std::size_t piece = 0; piece < pieces; ++piece)
+        keys.set_remote(static_cast<int>(pe), static_cast<int>(cards[pe].nics[i].rail), piece,
+                        all[pe * most + static_cast<std::size_t>(i) * pieces + piece]);
+  }
+}
+
 // Returns why this PE's queue pairs could not be connected, which the others must hear.
 std::string Runtime::Parts::connect() {
   if (topology->all_p2p()) return {};
@@ -279,15 +357,17 @@ std::string Runtime::Parts::connect() {
     if (cards[pe].no_nics.chars[0] != '\0')
       fail(ErrorKind::init, "some PEs cannot map each other's memory, and PE ", pe,
            " has no NIC to join them: ", cards[pe].no_nics.str());
+  if (nic_choice.kind == ProviderKind::none)
+    fail(ErrorKind::init, "some PEs cannot map each other's memory (",
+         topology->pair(0, topology->members(1).front()).reason,
+         ") and no NICs join them: ", nic_choice.reason, "; RAILSHMEM_PROVIDER chooses some");
   std::string error;
   const std::size_t n_pes = cards.size();
   std::vector<nic::EndpointAddress> mine(n_pes *
                                          proxy::Connections::slots_per_peer(settings.lanes));
+  std::vector<uint64_t> rkeys;
   try {
-    if (!provider)
-      fail(ErrorKind::init,
-           "some PEs cannot map each other's memory and there is no NIC to join them: ",
-           topology->pair(0, topology->members(1).front()).reason);
+    rkeys = register_heap();
     connections =
         std::make_unique<proxy::Connections>(context.pe, *topology, *provider, settings.lanes,
                                              settings.queue_depth, heap.base(), own.receives);
@@ -296,15 +376,16 @@ std::string Runtime::Parts::connect() {
     error = caught.what();
   }
   exchange_errors(*bootstrap, error);
+  exchange_keys(rkeys);
   // Each PE learns only what concerns it: everybody's queue pairs would grow with the square.
   std::vector<nic::EndpointAddress> theirs(mine.size());
   bootstrap->alltoall(mine.data(), mine.size() / n_pes * sizeof mine[0], theirs.data());
   std::vector<std::vector<nic::NicAddress>> nics(n_pes);
-  for (std::size_t pe = 0; pe < n_pes; ++pe) {
-    nics[pe].resize(provider->nics().size());
-    for (int i = 0; i < cards[pe].n_nics; ++i)
+  for (std::size_t pe = 0; pe < n_pes; ++pe)
+    for (int i = 0; i < cards[pe].n_nics; ++i) {
+      if (nics[pe].size() <= cards[pe].nics[i].rail) nics[pe].resize(cards[pe].nics[i].rail + 1);
       nics[pe][cards[pe].nics[i].rail] = cards[pe].nics[i].address;
-  }
+    }
   try {
     connections->connect(theirs, nics, keys);
   } catch (const Error& caught) {
@@ -324,7 +405,7 @@ void Runtime::Parts::start_timeline() {
 // Returns why this PE cannot go on, which the others must hear.
 std::string Runtime::Parts::start() try {
   if (connections) {
-    bool native = true;
+    bool native = topology->one_home();
     bool ordered = true;
     for (const PeCard& card : cards)
       for (int i = 0; i < card.n_nics; ++i) {

@@ -20,8 +20,7 @@ const char* name_of(Path path) {
   return "?";
 }
 
-Topology::Topology(std::vector<PeFacts> facts, bool rails_isolated)
-    : facts_(std::move(facts)), rails_isolated_(rails_isolated) {
+Topology::Topology(std::vector<PeFacts> facts) : facts_(std::move(facts)) {
   // A PE joins the first node all of whose members it maps and is mapped by. Names play no part:
   // containers share them.
   for (int pe = 0; pe < n_pes(); ++pe) {
@@ -38,6 +37,14 @@ Topology::Topology(std::vector<PeFacts> facts, bool rails_isolated)
     local_index_.push_back(static_cast<int>(members_[found].size()));
     members_[found].push_back(pe);
   }
+  if (facts_.empty()) return;
+  for (const int rail : shared_rails(0, 0)) {
+    const bool everywhere = std::all_of(facts_.begin(), facts_.end(), [&](const PeFacts& its) {
+      return std::find(its.rails.begin(), its.rails.end(), static_cast<uint32_t>(rail)) !=
+             its.rails.end();
+    });
+    if (everywhere) common_rails_.push_back(rail);
+  }
 }
 
 std::vector<int> Topology::shared_rails(int a, int b) const {
@@ -52,9 +59,25 @@ std::vector<int> Topology::shared_rails(int a, int b) const {
 }
 
 int Topology::home_rail(int pe) const {
-  const auto rails = shared_rails(pe, pe);
-  if (rails.empty()) return -1;
-  return rails[static_cast<std::size_t>(local_index(pe)) % rails.size()];
+  const PeFacts& its = facts(pe);
+  std::vector<int> nearest;
+  uint32_t least = 0;
+  for (const int rail : common_rails_) {
+    const auto nic = static_cast<std::size_t>(
+        std::find(its.rails.begin(), its.rails.end(), static_cast<uint32_t>(rail)) -
+        its.rails.begin());
+    const uint32_t distance = nic < its.distances.size() ? its.distances[nic] : 0;
+    if (!nearest.empty() && distance > least) continue;
+    if (distance < least) nearest.clear();
+    least = distance;
+    nearest.push_back(rail);
+  }
+  if (nearest.empty()) return -1;
+  return nearest[static_cast<std::size_t>(local_index(pe)) % nearest.size()];
+}
+
+int Topology::atomics_rail(int from, int target) const {
+  return one_home() ? home_rail(target) : rail(from, target, 0);
 }
 
 int Topology::rail(int a, int b, uint32_t lane) const {
@@ -83,12 +106,21 @@ Pair Topology::pair(int from, int to) const {
   else
     why = "same host, but its memory cannot be mapped";
   const int chosen = rail(from, to, 0);
-  if (chosen < 0) {
-    const bool any = !facts(from).rails.empty() && !facts(to).rails.empty();
-    return {Path::none, why + (any ? ", and no rail that both have" : ", and no NIC on one side")};
+  if (chosen < 0) return {Path::none, why + "; " + no_shared_rail(from, to)};
+  return {Path::proxy, why + ": rail " + std::to_string(chosen) + "; IBGDA is not built yet"};
+}
+
+std::string Topology::no_shared_rail(int a, int b) const {
+  for (const int pe : {a, b})
+    if (facts(pe).rails.empty()) return "PE " + std::to_string(pe) + " has no NIC";
+  std::string out = "cannot reach: other rail (";
+  for (const int pe : {a, b}) {
+    out += pe == a ? "" : "; ";
+    for (std::size_t nic = 0; nic < facts(pe).rails.size(); ++nic)
+      out += (nic == 0 ? "" : ", ") + facts(pe).nics[nic] + " on rail " +
+             std::to_string(facts(pe).rails[nic]);
   }
-  return {Path::proxy, why + ": rail " + std::to_string(chosen) +
-                           (rails_isolated_ ? " (isolated)" : "") + "; IBGDA is not built yet"};
+  return out + ")";
 }
 
 }  // namespace railshmem

@@ -73,9 +73,10 @@ class ProxyPe {
     for (const auto& other : all) played_gpu_.mark(other->at<char>(0), settings_.heap_bytes);
     keys_ = KeyTable(host.n_pes, static_cast<int>(settings_.rails));
     for (std::size_t rail = 0; rail < keys_of_heap_.size(); ++rail) {
-      keys_.set_local(static_cast<int>(rail), keys_of_heap_[rail].lkey);
+      keys_.set_local(static_cast<int>(rail), 0, keys_of_heap_[rail].lkey);
       for (const auto& other : all)
-        keys_.set_remote(other->host.pe, static_cast<int>(rail), other->keys_of_heap_[rail].rkey);
+        keys_.set_remote(other->host.pe, static_cast<int>(rail), 0,
+                         other->keys_of_heap_[rail].rkey);
     }
     for (const auto& other : all) keys_.set_base(other->host.pe, other->heap_.handle().base);
     connections_ =
@@ -153,7 +154,7 @@ class ProxyPes {
       fact.maps[static_cast<std::size_t>(pe)] = true;
       facts.push_back(std::move(fact));
     }
-    const Topology topology(std::move(facts), settings.emulated.isolated);
+    const Topology topology(std::move(facts));
     for (const auto& pe : all_) pe->join(all_, topology);
     for (const auto& pe : all_) pe->connect(all_);
     for (const auto& pe : all_) pe->start(gpu_commands, gpu_results, gpu_memory);

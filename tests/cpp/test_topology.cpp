@@ -24,7 +24,7 @@ Topology make(const std::vector<uint32_t>& nodes, uint32_t rails) {
     for (const uint32_t other : nodes) fact.maps.push_back(other == node);
     facts.push_back(fact);
   }
-  return Topology(facts, true);
+  return Topology(facts);
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ TEST_CASE("topology: one host name does not make one node when memory cannot be 
     facts[pe].nics = {"nic"};
     facts[pe].maps = {pe == 0, pe == 1};
   }
-  const Topology topology(facts, false);
+  const Topology topology(facts);
   CHECK(topology.n_nodes() == 2);
   CHECK(topology.pair(0, 1).reason.find("cannot be mapped") != std::string::npos);
 }

@@ -64,10 +64,10 @@ void Atomics::post_step(uint32_t index, nic::Opcode op, uint64_t operand, uint64
   nic::WorkRequest request;
   request.op = op;
   request.local = reinterpret_cast<uint64_t>(scratch_ + index);
-  request.lkey = keys_.local(channel.rail());
+  request.lkey = keys_.local(channel.rail(), request.local - reinterpret_cast<uint64_t>(heap_));
   request.length = 8;
   request.remote = keys_.address(task.pe, task.target);
-  request.rkey = keys_.remote(task.pe, channel.rail());
+  request.rkey = keys_.remote(task.pe, channel.rail(), task.target);
   request.operand = operand;
   request.compare = compare;
   channel.submit(

@@ -13,13 +13,13 @@ std::size_t nic_of_rail(nic::Provider& provider, int rail, int me, int peer) {
        peer);
 }
 
-// Where both sides' home rail is the lane's rail, each has a channel to the other there already:
+// Where both sides' atomics go over the lane's rail, each has a channel to the other there already:
 // the lane uses it, and an ADD may follow its data on one queue pair. Later lanes on the same rail
 // are streams of their own.
 bool shares_atomics(const Topology& topology, int me, int peer, uint32_t lane) {
   const int rail = topology.rail(me, peer, lane);
-  return lane < topology.facts(me).rails.size() && rail == topology.home_rail(me) &&
-         rail == topology.home_rail(peer);
+  return lane < topology.facts(me).rails.size() && rail == topology.atomics_rail(peer, me) &&
+         rail == topology.atomics_rail(me, peer);
 }
 
 // The rail that the next lane would get, unless a lane has it already.
@@ -43,7 +43,8 @@ Connections::Connections(int me, const Topology& topology, nic::Provider& provid
     : me_(me),
       n_pes_(topology.n_pes()),
       lanes_(lanes),
-      receives_(heap + receive_offset),
+      heap_(heap),
+      receives_(receive_offset),
       rails_(provider.nics().size()) {
   by_endpoint_.resize(provider.nics().size());
   const auto make = [&](int peer, uint32_t slot, int rail, uint32_t receives) {
@@ -66,8 +67,8 @@ Connections::Connections(int me, const Topology& topology, nic::Provider& provid
       channels_.push_back(needed ? make(peer, lane, topology.rail(me, peer, lane), notices(lanes))
                                  : nullptr);
     }
-    channels_.push_back(make(peer, lanes, topology.home_rail(peer), buffers(lanes)));
-    channels_.push_back(make(peer, lanes + 1, topology.home_rail(me), buffers(lanes)));
+    channels_.push_back(make(peer, lanes, topology.atomics_rail(me, peer), buffers(lanes)));
+    channels_.push_back(make(peer, lanes + 1, topology.atomics_rail(peer, me), buffers(lanes)));
     const int standby = remote ? standby_rail(topology, me, peer, lanes) : -1;
     channels_.push_back(standby < 0 ? nullptr : make(peer, lanes + 2, standby, notices(lanes)));
     atomics_to(peer)->credits = kCredits;
@@ -88,8 +89,7 @@ void Connections::connect(const std::vector<nic::EndpointAddress>& theirs,
     return theirs[static_cast<std::size_t>(channel.peer()) * slots_per_peer(lanes_) +
                   slot_at_peer(channel.slot())];
   };
-  for (std::size_t rail = 0; rail < nics[static_cast<std::size_t>(me_)].size(); ++rail)
-    lkeys_.push_back(keys.local(static_cast<int>(rail)));
+  keys_ = &keys;
   for (const auto& channel : channels_) {
     if (channel == nullptr) continue;
     const auto& nic =
@@ -123,24 +123,27 @@ Channel* Connections::find(std::size_t nic_index, uint32_t endpoint) const {
   return endpoint < table.size() ? table[endpoint] : nullptr;
 }
 
+// Its offset in the heap. The area begins at a multiple of the buffers' size, and so do keys.
 uint64_t Connections::buffer_of(const Channel& channel, uint64_t index) const {
   const bool asks = channel.slot() == lanes_;
   const uint64_t first =
       (static_cast<uint64_t>(channel.peer()) * 2 + (asks ? 0 : 1)) * buffers(lanes_);
-  return reinterpret_cast<uint64_t>(receives_) + (first + index % buffers(lanes_)) * kReceiveBytes;
+  return receives_ + (first + index % buffers(lanes_)) * kReceiveBytes;
 }
 
 const char* Connections::received(const Channel& channel, uint64_t index) const {
-  return reinterpret_cast<const char*>(buffer_of(channel, index));
+  return heap_ + buffer_of(channel, index);
 }
 
 // Notices have no bytes, so that channels without messages need no memory for them.
 void Connections::give_back(Channel& channel, uint64_t index) const {
-  if (has_messages(channel))
-    channel.endpoint().post_receive(
-        buffer_of(channel, index), lkeys_[static_cast<std::size_t>(channel.rail())], kReceiveBytes);
-  else
+  if (!has_messages(channel)) {
     channel.endpoint().post_receive(0, 0, 0);
+    return;
+  }
+  const uint64_t offset = buffer_of(channel, index);
+  channel.endpoint().post_receive(reinterpret_cast<uint64_t>(heap_ + offset),
+                                  keys_->local(channel.rail(), offset), kReceiveBytes);
 }
 
 bool Connections::drain() {

@@ -37,7 +37,7 @@ class Connections {
   // What peers need: [n_pes * slots_per_peer(lanes)] addresses.
   std::vector<nic::EndpointAddress> addresses() const;
   // Connects everything; `theirs[pe * slots_per_peer + slot]`: what each PE's addresses() hold for
-  // this one; `nics[pe][rail]`: their NICs.
+  // this one; `nics[pe][rail]`: their NICs; `keys` stay.
   void connect(const std::vector<nic::EndpointAddress>& theirs,
                const std::vector<std::vector<nic::NicAddress>>& nics, const KeyTable& keys);
 
@@ -91,12 +91,13 @@ class Connections {
   int me_;
   int n_pes_;
   uint32_t lanes_;
-  char* receives_;
+  char* heap_;
+  uint64_t receives_;  // the area's offset in the heap
   std::vector<RailCounters> rails_;
   std::vector<Channel*> active_;                    // with something to ring or to post
   std::vector<std::unique_ptr<Channel>> channels_;  // [n_pes * slots_per_peer]
   std::vector<std::vector<Channel*>> by_endpoint_;  // [nic][endpoint id]
-  std::vector<uint32_t> lkeys_;                     // by rail
+  const KeyTable* keys_ = nullptr;                  // once connected
 };
 
 }  // namespace railshmem::proxy

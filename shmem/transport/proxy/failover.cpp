@@ -3,7 +3,8 @@
 // whose immediate says which queue pair and how many of the other's requests were executed. When
 // both have done so, no late WRITE of the old rail can come any more: WRITEs that the peer executed
 // are complete, those behind them are posted again, in order, and so are all READs. Atomics never
-// are. See docs/decisions/008-dead-rails.md.
+// are. NICs that do not count what they executed leave that open: there nothing is repeated, and
+// whoever waits is told. See docs/decisions/008-dead-rails.md.
 #include <utility>
 
 #include "shmem/transport/proxy/proxy.hpp"
@@ -40,7 +41,7 @@ bool Proxy::pump_failovers() {
 bool Proxy::fail_over(Channel& channel) {
   if (!channel.endpoint().shut()) return true;  // the peer is inside our memory
   Channel* other = parts_.connections.on_other_rail(channel);
-  if (other == nullptr || channel.is_refused()) {
+  if (other == nullptr || channel.is_refused() || !channel.nic().capabilities().counts) {
     give_up(channel);
     return true;
   }
@@ -115,16 +116,17 @@ void Proxy::give_up(Channel& channel) {
     lose(channel, one.entry);
 }
 
-void Proxy::lose(const Channel& channel, const Posted& entry) {
+void Proxy::lose(Channel& channel, const Posted& entry) {
   stop_for(channel, entry);
   conclude(entry, channel.status);
 }
 
 // The first error is the cause; what is flushed behind it is a consequence, which stop_with drops.
-void Proxy::stop_for(const Channel& channel, const Posted& entry) {
+void Proxy::stop_for(Channel& channel, const Posted& entry) {
   auto reason = Stop::network;
   if (channel.status == Status::peer_ended) reason = Stop::peer_lost;
-  if (channel.status == Status::peer_unreachable && !channel.is_refused()) reason = Stop::no_rail;
+  if (channel.status == Status::peer_unreachable && !channel.is_refused())
+    reason = channel.nic().capabilities().counts ? Stop::no_rail : Stop::rail_lost;
   stop_with(reason, channel, entry, channel.status);
 }
 

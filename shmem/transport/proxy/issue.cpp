@@ -104,8 +104,14 @@ void Proxy::refuse(nic::Status status) {
 // Of the heap, which most things are in, or of a buffer that the user registered.
 uint32_t Proxy::local_key(uint64_t address, int rail) const {
   const auto heap = reinterpret_cast<uint64_t>(parts_.context.heap);
-  if (address - heap < parts_.context.heap_bytes) return parts_.keys.local(rail);
+  if (address - heap < parts_.context.heap_bytes) return parts_.keys.local(rail, address - heap);
   return parts_.buffers.lkey(address, rail);
+}
+
+// Bytes from a local address to the end of what its key covers.
+uint64_t Proxy::local_run(uint64_t address) const {
+  const uint64_t offset = address - reinterpret_cast<uint64_t>(parts_.context.heap);
+  return offset < parts_.context.heap_bytes ? parts_.keys.run(offset) : ~uint64_t{0};
 }
 
 // `entry` stays alive until it is submitted: what is inlined is taken from it.
@@ -118,7 +124,7 @@ nic::WorkRequest Proxy::request_of(const LaneState& lane, const Posted& entry) c
   request.lkey = entry.inlined ? 0 : local_key(entry.local, lane.data->rail());
   request.length = entry.length;
   request.remote = parts_.keys.address(lane.pe, entry.target);
-  request.rkey = parts_.keys.remote(lane.pe, lane.data->rail());
+  request.rkey = parts_.keys.remote(lane.pe, lane.data->rail(), entry.target);
   return request;
 }
 
@@ -156,12 +162,13 @@ bool Proxy::transfer(nic::Opcode op, After last) {
   LaneState& lane = *current().lane;
   while (current().bytes_done < c.bytes) {
     if (!lane.data->has_room()) return false;
-    const uint64_t piece = std::min({c.bytes - current().bytes_done, parts_.settings.chunk_bytes,
-                                     lane.data->nic().capabilities().max_message});
-    if (lane.inflight_bytes > 0 && lane.inflight_bytes + piece > parts_.settings.inflight_bytes)
-      return false;
     const uint64_t target = c.target + current().bytes_done;
     const uint64_t local = c.source + current().bytes_done;
+    const uint64_t piece = std::min({c.bytes - current().bytes_done, parts_.settings.chunk_bytes,
+                                     lane.data->nic().capabilities().max_message,
+                                     parts_.keys.run(target), local_run(local)});
+    if (lane.inflight_bytes > 0 && lane.inflight_bytes + piece > parts_.settings.inflight_bytes)
+      return false;
     current().bytes_done += piece;
     const bool is_last = current().bytes_done == c.bytes;
     post({is_last ? last : After::nothing, op, false, current().lane_index,
@@ -190,8 +197,15 @@ bool Proxy::issue_immediate() {
   const Command& c = current().command;
   if (c.bytes > 0 && !current().data_done) {
     if (!current().lane->data->has_room()) return false;
+    // Only what is not aligned, and so need not be whole, can lie across the end of a key.
+    const uint64_t first = std::min(c.bytes, parts_.keys.run(c.target));
+    if (first < c.bytes)
+      post({After::nothing, nic::Opcode::write, true, current().lane_index, 0,
+            static_cast<uint32_t>(first), current().sequence, c.target, c.source});
+    const uint64_t at = first < c.bytes ? first : 0;
     post({after_data(), nic::Opcode::write, true, current().lane_index, 0,
-          static_cast<uint32_t>(c.bytes), current().sequence, c.target, c.source});
+          static_cast<uint32_t>(c.bytes - at), current().sequence, c.target + at,
+          c.source >> (8 * at)});
     current().data_done = true;
   } else if (c.bytes == 0 && !current().signals) {
     complete_now();

@@ -14,9 +14,11 @@ namespace {
 
 constexpr uint32_t kIdleYields = 100;    // before the idle thread sleeps
 constexpr int64_t kSleepNs = 100000000;  // a lost wake would cost this much, never a hang
-// Where some producers cannot wake it: what they post waits for so long at the most, while looking
-// costs an idle core little.
+// Where some producers, or the NICs, cannot wake it: what they bring waits for so long at the most,
+// while looking costs an idle core little. NICs without news for a while are looked at less often.
 constexpr int64_t kNapNs = 50000;
+constexpr int64_t kLongNapNs = 1000000;
+constexpr uint32_t kShortNaps = 400;
 constexpr uint32_t kYieldsBeforeNaps = 2000;
 
 RingShape host_ring(const ProxyParts& parts) {
@@ -74,11 +76,13 @@ void Proxy::stop() {
 void Proxy::run() {
   pthread_setname_np(pthread_self(), "rsh-progress");
   parts_.provider.begin_driving();
-  const uint32_t yields = sources_.size() == 1 ? kIdleYields : kYieldsBeforeNaps;
+  const bool naps = sources_.size() > 1 || !parts_.provider.wakes();
+  const uint32_t yields = naps ? kYieldsBeforeNaps : kIdleYields;
   uint32_t idle = 0;
   while (!stopping_.load(std::memory_order_acquire)) {
     if (step()) {
       idle = 0;
+      naps_ = 0;
     } else if (++idle <= parts_.spins) {
       arch::relax();
     } else if (idle <= parts_.spins + yields) {
@@ -90,13 +94,19 @@ void Proxy::run() {
   parts_.provider.end_driving();
 }
 
+int64_t Proxy::sleep_ns() {
+  if (sources_.size() > 1) return kNapNs;
+  if (parts_.provider.wakes()) return kSleepNs;
+  return naps_++ < kShortNaps ? kNapNs : kLongNapNs;
+}
+
 void Proxy::sleep() {
   uint32_t* word = parts_.provider.sleep_word();
   arch::store_ordered(word, 1u);
   arch::fence_system();  // the look below comes after the store: the sleeper's half of arch::wake
   if (!step() && !stopping_.load(std::memory_order_seq_cst)) {
     sleeps_.add();
-    const timespec limit{0, sources_.size() == 1 ? kSleepNs : kNapNs};
+    const timespec limit{0, sleep_ns()};
     syscall(SYS_futex, word, FUTEX_WAIT, 1, &limit, nullptr, 0);
   }
   arch::store_relaxed(word, 0u);

@@ -80,6 +80,7 @@ class Proxy final : private Atomics::Client {
   void run();
   bool step();
   void sleep();
+  int64_t sleep_ns();
   bool take_commands();
   bool take_from_source();
   bool read_next();
@@ -99,6 +100,7 @@ class Proxy final : private Atomics::Client {
   bool transfer(nic::Opcode op, After last);
   bool signal_follows_data(const device::Command& command, const LaneState& lane) const;
   uint32_t local_key(uint64_t address, int rail) const;
+  uint64_t local_run(uint64_t address) const;
   After after_data() const;
   nic::WorkRequest request_of(const LaneState& lane, const Posted& entry) const;
   void post(Posted entry);
@@ -131,8 +133,8 @@ class Proxy final : private Atomics::Client {
   void move_work(Channel& from, Channel& to);
   void repeat(const Posted& entry);
   void give_up(Channel& channel);
-  void lose(const Channel& channel, const Posted& entry);
-  void stop_for(const Channel& channel, const Posted& entry);
+  void lose(Channel& channel, const Posted& entry);
+  void stop_for(Channel& channel, const Posted& entry);
   void stop_with(device::Stop reason, const Channel& channel, const Posted& entry,
                  nic::Status status);
 
@@ -145,6 +147,7 @@ class Proxy final : private Atomics::Client {
   std::vector<std::unique_ptr<LaneState>> lanes_;  // of all sources: [n_pes * lanes] each
   std::vector<uint32_t> stalled_;                  // lanes whose signal waits for a free atomic
   std::vector<Channel*> failing_;
+  uint32_t naps_ = 0;  // in a row
   Counter failovers_;
   Counter stalls_;
   Counter polls_;
