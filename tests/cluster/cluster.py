@@ -110,7 +110,6 @@ class Cluster:
     """Hosts of a shape (see tests/cluster/hosts), for the time of a with statement."""
 
     def __init__(self, shape: str) -> None:
-        self.directory = os.environ.get("TMPDIR", "/tmp")
         self._process = subprocess.Popen(
             [HOSTS, "run", shape, "sh", "-c", "echo ready; exec cat"],
             stdin=subprocess.PIPE,
@@ -143,6 +142,10 @@ class Cluster:
     def on(self, host: int, *command: str) -> str:
         """The same on a host."""
         return self.on_head(HOSTS, "on", str(host), *command)
+
+    def open_on(self, host: int, *command: str) -> subprocess.Popen[bytes]:
+        """The command on a host, beside what else happens."""
+        return subprocess.Popen([*self._enter, HOSTS, "on", str(host), *command])
 
     def wires(self) -> dict[tuple[int, str], Wire]:
         """What went over the wire of each host and interface so far."""
