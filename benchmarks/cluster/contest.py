@@ -1,7 +1,7 @@
 """Two hosts that are namespaces: the library beside libfabric alone and MPI's messages.
 
-The contestants take turns, each in processes of its own, and the figures are medians over the turns.
-`scripts/bench-cluster` runs it.
+The contestants take turns, each in processes of its own, and figures are medians over the turns.
+scripts/bench-cluster runs it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     one_sided.py CONTEXTS [BYTES WINDOW COUNT]...
 
-WINDOW 1: each put is completed before the next. Else the puts of all contexts stream, and quiet ends
-them; what is on its way is then the library's affair.
+WINDOW 1: each put is completed before the next. Else the puts of all contexts stream, and quiet
+ends them; how many are on their way is then the library's affair.
 """
 
 from __future__ import annotations
