@@ -29,6 +29,12 @@ constexpr uint8_t kHops = 64;         // RoCE between subnets needs more than on
 constexpr uint64_t kReceiveBit = 1u << 31;
 constexpr uint64_t kIndexMask = kReceiveBit - 1;
 
+// Soft-RoCE never gives up where it should after 7 retries.
+uint8_t retries_of(const DeviceAttributes& device, uint32_t retries) {
+  constexpr uint32_t kSoftRoce = 0xffffff;
+  return static_cast<uint8_t>(device.vendor == kSoftRoce ? std::min(retries, 6u) : retries);
+}
+
 uint8_t reads_at_once(int limit) {
   return static_cast<uint8_t>(std::clamp(limit, 1, kMostReads));
 }
@@ -165,7 +171,7 @@ void VerbsEndpoint::connect(const NicAddress& peer_nic, const EndpointAddress& p
   set = {};
   set.state = QueueState::send;
   set.timeout = static_cast<uint8_t>(settings.timeout);
-  set.retries = static_cast<uint8_t>(settings.retries);
+  set.retries = retries_of(nic_.attributes(), settings.retries);
   set.rnr_retries = static_cast<uint8_t>(settings.rnr_retries);
   set.send_psn = psn_;
   set.reads_asked = std::min(reads_at_once(nic_.attributes().max_reads_asked),
@@ -366,8 +372,11 @@ void VerbsEndpoint::take_in(const WorkCompletion& completion) {
   const uint64_t index = done_ + ((completion.id - done_) & kIndexMask);
   if (index >= handed_) return;  // it was abandoned
   if (completion.status != WorkStatus::success && error_at_ == kNone) {
+    // A port that went down fails requests in ways that say nothing of it, but its event is there.
+    nic_.hear();
+    if (index < done_) return;
     error_at_ = index;
-    error_ = status_of(completion.status);
+    error_ = ended_ && why_ended_ != Status::flushed ? why_ended_ : status_of(completion.status);
     // The queue pair is in error, but some vendors leave it to us to say so.
     end(Status::flushed);
   }

@@ -53,6 +53,7 @@ class VerbsNic final : public Nic {
   SharedQueue& reserve(uint32_t entries);
   void forget(VerbsEndpoint& endpoint);
   void list_completions(VerbsEndpoint& endpoint);
+  void hear();  // what the device tells of itself
 
  private:
   OwnedRegion make_region(void* address, std::size_t bytes, int flags) const;
@@ -60,7 +61,6 @@ class VerbsNic final : public Nic {
   bool can_reach_gpu() const;
   uint32_t take_slot();
   void look(SharedQueue& queue);
-  void hear();
   void heed(const Event& event);
 
   // Destroyed last to first.
