@@ -64,6 +64,7 @@ class CudaDriver final : public Driver {
               attribute(device, kHostPointerUsable) != 0;
     out.fabric = attribute(device, kFabricHandles) != 0;
     out.cooperative = attribute(device, kCooperative) != 0;
+    out.dma_buf = call_.export_range != nullptr && attribute(device, kDmaBuf) != 0;
     return out;
   }
 
@@ -135,6 +136,14 @@ class CudaDriver final : public Driver {
     check(call_.export_handle(out.bytes.data(), allocation, kHandleFabric, 0),
           "cuMemExportToShareableHandle (fabric)");
     return out;
+  }
+  FileDescriptor export_dma_buf(Address address, uint64_t bytes) override {
+    if (call_.export_range == nullptr)
+      fail(ErrorKind::gpu, "the NVIDIA driver has no cuMemGetHandleForAddressRange: it is too old");
+    int fd = -1;
+    check(call_.export_range(&fd, address, bytes, kRangeDmaBuf, 0),
+          "cuMemGetHandleForAddressRange of ", bytes_text(bytes));
+    return FileDescriptor(fd);
   }
   Allocation import_descriptor(int fd) override {
     Handle out = 0;

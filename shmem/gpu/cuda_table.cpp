@@ -25,6 +25,7 @@ Table::Table(const Library& library) {
   library.find("cuMemRelease", release);
   library.find("cuMemExportToShareableHandle", export_handle);
   library.find("cuMemImportFromShareableHandle", import_handle);
+  library.find_newer("cuMemGetHandleForAddressRange", export_range);
   library.find("cuMemMap", map);
   library.find("cuMemSetAccess", set_access);
   library.find("cuMemUnmap", unmap);

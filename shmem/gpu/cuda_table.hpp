@@ -54,7 +54,10 @@ constexpr int kCooperative = 95;
 constexpr int kVmm = 102;
 constexpr int kDescriptorHandles = 103;
 constexpr int kRdmaWithVmm = 110;
+constexpr int kDmaBuf = 124;
 constexpr int kFabricHandles = 128;
+
+constexpr int kRangeDmaBuf = 1;  // CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
 
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventNoTiming = 2;
@@ -92,6 +95,9 @@ struct Table {
   Result (*release)(Handle handle);
   Result (*export_handle)(void* out, Handle handle, int type, unsigned long long flags);
   Result (*import_handle)(Handle* handle, void* from, int type);
+  // Null before CUDA 11.7.
+  Result (*export_range)(void* out, DevicePointer at, std::size_t bytes, int type,
+                         unsigned long long flags);
   Result (*map)(DevicePointer at, std::size_t bytes, std::size_t offset, Handle handle,
                 unsigned long long flags);
   Result (*set_access)(DevicePointer at, std::size_t bytes, const AccessDescription* access,

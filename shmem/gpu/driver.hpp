@@ -37,6 +37,7 @@ struct Facts {
   bool vmm = false;          // memory made, shared and mapped in pieces
   bool fabric = false;       // says that fabric handles exist; only making one proves it
   bool cooperative = false;  // grids whose blocks wait for each other
+  bool dma_buf = false;      // Driver::export_dma_buf works
 };
 
 struct Launch {
@@ -71,6 +72,8 @@ class Driver {
   virtual void release(Allocation allocation) = 0;
   virtual FileDescriptor export_descriptor(Allocation allocation) = 0;
   virtual FabricHandle export_fabric(Allocation allocation) = 0;
+  // Of mapped memory, whole pages of the host's size: what other devices (NICs) reach it with.
+  virtual FileDescriptor export_dma_buf(Address address, uint64_t bytes) = 0;
   virtual Allocation import_descriptor(int fd) = 0;
   virtual Allocation import_fabric(const FabricHandle& handle) = 0;
   // Readable and writable by `device`.

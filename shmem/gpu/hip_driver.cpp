@@ -135,6 +135,9 @@ class HipDriver final : public Driver {
           "hipMemExportToShareableHandle (fabric)");
     return out;
   }
+  FileDescriptor export_dma_buf(Address, uint64_t) override {
+    fail(ErrorKind::gpu, "HIP has no function that exports a range of memory as a DMA-BUF");
+  }
   Allocation import_descriptor(int fd) override {
     // Some runtimes open it only when access is set, so it lives as long as the allocation.
     FileDescriptor kept(::fcntl(fd, F_DUPFD_CLOEXEC, 0));

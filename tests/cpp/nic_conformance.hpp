@@ -162,6 +162,11 @@ inline std::string error_text(const std::function<void()>& action, ErrorKind kin
   return "";
 }
 
+// Which of the two a wrong key or address of one's own is, devices disagree.
+inline bool is_local(Status status) {
+  return status == Status::local_protection || status == Status::local_operation;
+}
+
 // A pair for every request, because the first error ends a queue pair.
 template <class Wire>
 Status status_of(Opcode op, uint32_t bytes,
@@ -510,9 +515,8 @@ TEST_CASE_TEMPLATE_DEFINE("any NIC: keys, bounds and rights are checked on both 
   for (const Opcode op : {Opcode::write, Opcode::read}) {
     const auto status = [&](const Change& change) { return status_of<Wire>(op, 64, change); };
     CHECK(status([](auto& p, WorkRequest& r) { r.remote = p.b.at(kEnd - 64); }) == Status::ok);
-    CHECK(status([](auto&, WorkRequest& r) { r.lkey ^= 0x5500; }) == Status::local_protection);
-    CHECK(status([](auto& p, WorkRequest& r) { r.local = p.a.at(kEnd - 63); }) ==
-          Status::local_protection);
+    CHECK(is_local(status([](auto&, WorkRequest& r) { r.lkey ^= 0x5500; })));
+    CHECK(is_local(status([](auto& p, WorkRequest& r) { r.local = p.a.at(kEnd - 63); })));
     CHECK(status([](auto&, WorkRequest& r) { r.rkey ^= 0x5500; }) == Status::remote_access);
     CHECK(status([](auto& p, WorkRequest& r) { r.remote = p.b.at(kEnd - 63); }) ==
           Status::remote_access);
@@ -652,7 +656,9 @@ TEST_CASE_TEMPLATE_DEFINE("any NIC: a misaligned atomic is refused", Wire, nic_m
   }
   WorkRequest add = pair.request(Opcode::fetch_add, 0, 20, 8);
   add.operand = 1;
-  CHECK(pair.run(add) == Status::remote_operation);
+  const Status status = pair.run(add);
+  CHECK((status == Status::remote_operation || status == Status::local_operation));
+  CHECK(pair.b.template word<uint32_t>(20) == 0);
 }
 
 TEST_CASE_TEMPLATE_DEFINE("any NIC: what no entry can say is refused before anything is done", Wire,

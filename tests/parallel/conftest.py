@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 from mpi4py import MPI
 
-from jobs import DEVICE
+from jobs import DEVICE, EMULATION_PARAMETERS, ON_HOSTS
 
 collect_ignore = ["gpu"] if DEVICE == "cpu" else []
 
@@ -33,6 +33,23 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--with-mpi") or MPI.COMM_WORLD.size == 1:
         return
     config.pluginmanager.register(Ranks(config), "railshmem-ranks")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On hosts, shapes differ in name only: one item of each test stays, for each value of the
+    parameters that are about something else."""
+    if not ON_HOSTS:
+        return
+    kept: dict[Hashable, pytest.Item] = {}
+    for item in items:
+        parameters = item.callspec.params.items() if hasattr(item, "callspec") else ()
+        others = [(name, repr(value)) for name, value in parameters]
+        others = [each for each in others if each[0] not in EMULATION_PARAMETERS]
+        kept.setdefault((item.nodeid.partition("[")[0], *others), item)
+    staying = set(kept.values())
+    repeats = [item for item in items if item not in staying]
+    items[:] = kept.values()
+    config.hook.pytest_deselected(items=repeats)
 
 
 class Miss(NamedTuple):

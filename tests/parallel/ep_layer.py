@@ -11,6 +11,7 @@ import numpy as np
 import ep_reference as reference
 import railshmem
 from ep_reference import Batch, Shape
+from jobs import emulation
 from railshmem.ep import Dispatched, ExpertParallel, Outputs
 
 SHAPES = {
@@ -28,9 +29,7 @@ NODES: dict[str, Callable[[int], int]] = {
 
 def settings_of(nodes: str, n_pes: int, emulated: str = "", **more: str) -> dict[str, str]:
     return {
-        "RAILSHMEM_NODES": str(NODES[nodes](n_pes)),
-        "RAILSHMEM_RAILS": "2",
-        "RAILSHMEM_EMULATED": emulated,
+        **emulation(NODES[nodes](n_pes), emulated),
         "RAILSHMEM_HEAP_SIZE": "64M",
         "RAILSHMEM_TIMEOUT_S": "30",
         **more,

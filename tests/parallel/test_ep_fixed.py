@@ -47,10 +47,10 @@ def check_slots(layer: Layer, got: Dispatched, batches: list[Batch]) -> np.ndarr
 
 
 @pytest.mark.parametrize("nodes", NODES)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_by_slot_every_token_has_its_place(comm: MPI.Intracomm, nodes: str, shape: str) -> None:
+@pytest.mark.parametrize("kind", SHAPES)
+def test_by_slot_every_token_has_its_place(comm: MPI.Intracomm, nodes: str, kind: str) -> None:
     with job(comm, settings_of(nodes, comm.size)) as rt:
-        layer = Layer(rt, SHAPES[shape], "slots")
+        layer = Layer(rt, SHAPES[kind], "slots")
         for number in range(8):
             batches = layer.batches(number)
             got = layer.exchange.dispatch(*batches[rt.my_pe].arrays)

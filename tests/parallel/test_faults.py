@@ -7,10 +7,10 @@ import pytest
 from mpi4py import MPI
 
 import railshmem
-from jobs import job, settings_of
+from jobs import emulated_only, job, settings_of
 from railshmem import SHMEM_CMP_GE, SHMEM_SIGNAL_SET, symmetric_array
 
-pytestmark = pytest.mark.mpi(min_size=2)
+pytestmark = [pytest.mark.mpi(min_size=2), emulated_only]
 
 SHAPES = ["2 nodes", "2 nodes, unordered", "2 nodes, no atomics", "a node per PE"]
 OUTAGES = {

@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 
 import railshmem
-from jobs import SHAPES, job, settings_of
+from jobs import SHAPES, emulated_only, emulation, job, settings_of
 from railshmem import shmem
 from railshmem.bootstrap import MpiBootstrap
 from railshmem.errors import ArgumentError, InitError, RailshmemError
@@ -34,8 +34,8 @@ def ring(comm: MPI.Intracomm) -> None:
 @pytest.mark.mpi(min_size=2)
 def test_two_disjoint_jobs_at_once_in_another_order(comm: MPI.Intracomm) -> None:
     part = comm.Split(comm.rank % 2, key=-comm.rank)
-    nodes = str(min(2, part.size)) if part.size > 1 else "0"
-    for settings in (SMALL, {**SMALL, "RAILSHMEM_NODES": nodes}):
+    nodes = min(2, part.size) if part.size > 1 else 0
+    for settings in (SMALL, {**SMALL, **emulation(nodes, "")}):
         railshmem.shmem_init(part, settings=settings)
         ring(part)
         railshmem.shmem_finalize()
@@ -129,6 +129,7 @@ def test_an_exhausted_heap_names_sizes_and_setting(comm: MPI.Intracomm) -> None:
         runtime.free(runtime.malloc(1 << 20))
 
 
+@emulated_only
 def test_no_nic_is_needed_where_all_share_a_node(comm: MPI.Intracomm) -> None:
     """On a machine without any NIC init crashed, though all peers could map each other."""
     with job(comm, settings_of("one node", comm.size, RAILSHMEM_RAILS="0")) as runtime:

@@ -1,0 +1,45 @@
+"""A rail goes down, a host dies, in the middle of 100 rounds of expert parallelism."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cluster import HERE, Cluster, lines_of
+
+ROUNDS = str(HERE / "programs/rounds.py")
+TIMEOUT_S = 10
+# Init, the rounds before the event, and what 2 cores need for 4 PEs.
+ENOUGH_S = TIMEOUT_S + 40
+
+
+def test_nothing_happens(cluster: Cluster) -> None:
+    done = cluster.run(ROUNDS, "nothing").well()
+    assert lines_of(done.out, "PE ") == [f"PE {pe}: exact" for pe in range(4)]
+
+
+@pytest.mark.parametrize("rail", ["rail0", "rail1"])
+@pytest.mark.parametrize("how", ["unplug", "pull"])
+def test_a_rail_goes_down(cluster: Cluster, how: str, rail: str) -> None:
+    """Either nobody notices, or everybody raises in time and the text names rail and peer."""
+    job = cluster.start(ROUNDS, how, rail, alone=True, RAILSHMEM_TIMEOUT_S=str(TIMEOUT_S))
+    done = job.finish(ENOUGH_S)
+    said = lines_of(done.out, "PE ")
+    assert len(said) == 4, done
+    if said == [f"PE {pe}: exact" for pe in range(4)]:
+        return
+    for line in said:
+        assert re.match(r"PE \d: (NetworkError|WaitTimeout|JobAborted) after", line), done
+    named = re.compile(r"NetworkError.*(rail \d.*PE \d|PE \d.*rail \d)")
+    assert any(map(named.search, said)), done
+
+
+def test_a_host_dies(cluster: Cluster) -> None:
+    job = cluster.start(ROUNDS, "kill", "host1", alone=True, RAILSHMEM_TIMEOUT_S=str(TIMEOUT_S))
+    done = job.finish(ENOUGH_S)
+    said = lines_of(done.out, "PE ")
+    assert [line[:5] for line in said] == ["PE 0:", "PE 1:"], done
+    for line in said:
+        assert re.search(r"PE [23]", line), done
+        assert "exact" not in line
