@@ -4,8 +4,8 @@
 // wrong keys, which a tcp answers by closing the connection.
 #include <optional>
 
-#include "nic_conformance.hpp"
 #include "shmem/nic/libfabric/libfabric.hpp"
+#include "tests/cpp/nic_conformance.hpp"
 
 namespace {
 

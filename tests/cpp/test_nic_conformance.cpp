@@ -1,6 +1,6 @@
 // The emulated NICs, ordered and not, against what every NIC must do.
-#include "nic_conformance.hpp"
 #include "shmem/nic/emulated/emulated.hpp"
+#include "tests/cpp/nic_conformance.hpp"
 
 namespace {
 

@@ -3,8 +3,8 @@
 // device is checked.
 #include <cstdlib>
 
-#include "nic_conformance.hpp"
 #include "shmem/nic/verbs/verbs.hpp"
+#include "tests/cpp/nic_conformance.hpp"
 
 namespace {
 

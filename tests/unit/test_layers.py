@@ -35,6 +35,8 @@ LAYERS["ep"] = LAYERS["io"] = {"kernels", "shmem/base", "shmem/topology", "shmem
 LAYERS["python/bindings"] = {"kernels", "shmem", "ep", "io"}
 # A program for other libraries, which stands beside the code that runs it.
 LAYERS["python/railshmem/bench"] = set()
+# What the library is compared with, without it.
+LAYERS["benchmarks"] = set()
 # Stands for a driver: it knows the driver's types, and what is launched on a GPU.
 LAYERS["tests/gpu"] = {"kernels", "shmem/base", "shmem/gpu"}
 # Programs as users write them: public headers, by their angled names.
