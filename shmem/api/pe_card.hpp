@@ -31,6 +31,7 @@ struct NicCard {
   FixedText<64> network;
   uint32_t rail = 0;      // known when all cards are there
   uint32_t distance = 0;  // from the PE's GPU or cores
+  bool answers = true;    // known when that was tried: a NIC of its rail hears it
   nic::NicAddress address;
   nic::Capabilities capabilities;
 };

@@ -129,6 +129,8 @@ class Runtime::Parts {
   void exchange_cards();
   void number_rails();
   void map_node();
+  void make_topology(const std::vector<char>& maps);
+  void probe_rails();
   void fill_context();
   void start_timeline();
   std::string connect();

@@ -10,6 +10,7 @@
 #include "shmem/api/runtime_parts.hpp"
 #include "shmem/nic/emulated/emulated.hpp"
 #include "shmem/nic/libfabric/libfabric.hpp"
+#include "shmem/nic/probe.hpp"
 #include "shmem/nic/verbs/verbs.hpp"
 #include "shmem/topology/rails.hpp"
 
@@ -17,6 +18,7 @@ namespace railshmem {
 namespace {
 
 constexpr uint64_t kPage = 4096;
+constexpr double kProbeSeconds = 5;
 
 uint64_t place(uint64_t& end, uint64_t bytes) {
   const uint64_t at = end;
@@ -234,6 +236,20 @@ void Runtime::Parts::map_node() {
   std::vector<char> all(n_pes * n_pes);
   bootstrap->allgather(maps.data(), n_pes, all.data());
 
+  make_topology(all);
+  // What emulated NICs reach is a setting.
+  if (!topology->all_p2p() && nic_choice.kind != ProviderKind::emulated) {
+    probe_rails();
+    make_topology(all);
+  }
+  for (std::size_t pe = 0; pe < n_pes; ++pe)
+    if (topology->node(static_cast<int>(pe)) != topology->node(static_cast<int>(me)))
+      heap.unmap_peer(static_cast<int>(pe));
+}
+
+// `maps[a * n_pes + b]`: PE a could map PE b's heap.
+void Runtime::Parts::make_topology(const std::vector<char>& maps) {
+  const std::size_t n_pes = cards.size();
   std::vector<PeFacts> facts;
   for (std::size_t pe = 0; pe < n_pes; ++pe) {
     PeFacts fact;
@@ -241,18 +257,79 @@ void Runtime::Parts::map_node() {
     fact.boot_id = cards[pe].boot_id.str();
     fact.emulated_node = cards[pe].emulated_node;
     for (int i = 0; i < cards[pe].n_nics; ++i) {
-      fact.rails.push_back(cards[pe].nics[i].rail);
-      fact.nics.push_back(cards[pe].nics[i].name.str());
-      fact.distances.push_back(cards[pe].nics[i].distance);
+      const NicCard& nic = cards[pe].nics[i];
+      if (!nic.answers) continue;
+      fact.rails.push_back(nic.rail);
+      fact.nics.push_back(nic.name.str());
+      fact.distances.push_back(nic.distance);
     }
-    fact.maps.assign(all.begin() + static_cast<std::ptrdiff_t>(pe * n_pes),
-                     all.begin() + static_cast<std::ptrdiff_t>((pe + 1) * n_pes));
+    fact.maps.assign(maps.begin() + static_cast<std::ptrdiff_t>(pe * n_pes),
+                     maps.begin() + static_cast<std::ptrdiff_t>((pe + 1) * n_pes));
     facts.push_back(std::move(fact));
   }
   topology = std::make_unique<Topology>(std::move(facts));
-  for (std::size_t pe = 0; pe < n_pes; ++pe)
-    if (topology->node(static_cast<int>(pe)) != topology->node(static_cast<int>(me)))
-      heap.unmap_peer(static_cast<int>(pe));
+}
+
+// The first PE of each node tries its NICs towards the next node that has the rail. NICs without an
+// answer are not used by any PE of their node.
+void Runtime::Parts::probe_rails() {
+  const int me = bootstrap->rank();
+  const auto nic_of = [&](int pe, uint32_t rail) -> NicCard* {
+    PeCard& card = cards[static_cast<std::size_t>(pe)];
+    for (int i = 0; i < card.n_nics; ++i)
+      if (card.nics[i].rail == rail) return &card.nics[i];
+    return nullptr;
+  };
+  struct Link {
+    uint32_t rail;
+    std::size_t host;  // of the rail's, whose next one is at the other end
+    bool starts;       // this PE is at the end of `host`
+  };
+  std::vector<std::vector<int>> hosts(keys.n_rails());  // by rail: a PE of each node
+  std::vector<Link> links;
+  std::vector<nic::ProbeEnd> ends;
+  for (uint32_t rail = 0; rail < hosts.size(); ++rail) {
+    for (int node = 0; node < topology->n_nodes(); ++node)
+      if (const int pe = topology->members(node).front(); nic_of(pe, rail) != nullptr)
+        hosts[rail].push_back(pe);
+    const std::size_t size = hosts[rail].size();
+    const std::size_t count = size < 3 ? size - std::min<std::size_t>(size, 1) : size;
+    for (std::size_t host = 0; host < count; ++host) {
+      const int from = hosts[rail][host];
+      const int to = hosts[rail][(host + 1) % size];
+      if (from != me && to != me) continue;
+      const int peer = from == me ? to : from;
+      for (const auto& nic : provider->nics())
+        if (nic->rail() == rail)
+          ends.push_back({nic.get(), peer, nic_of(peer, rail)->address, rail});
+      links.push_back({rail, host, from == me});
+    }
+  }
+  const auto answers = nic::probe(*bootstrap, ends, keys.n_rails(), kProbeSeconds);
+
+  // [pe][rail] bits: the link to the next host failed, the one from the host before did.
+  std::vector<unsigned char> mine(keys.n_rails());
+  for (std::size_t i = 0; i < links.size(); ++i)
+    if (!answers[i].empty()) mine[links[i].rail] |= links[i].starts ? 1 : 2;
+  std::vector<unsigned char> all(mine.size() * cards.size());
+  bootstrap->allgather(mine.data(), mine.size(), all.data());
+  for (uint32_t rail = 0; rail < hosts.size(); ++rail) {
+    const std::size_t size = hosts[rail].size();
+    if (size < 2) continue;
+    std::vector<bool> failed;
+    for (std::size_t host = 0; host < (size == 2 ? 1 : size); ++host) {
+      const auto of = [&](int pe) {
+        return all[static_cast<std::size_t>(pe) * mine.size() + rail];
+      };
+      failed.push_back((of(hosts[rail][host]) & 1) != 0 ||
+                       (of(hosts[rail][(host + 1) % size]) & 2) != 0);
+    }
+    const std::vector<bool> out = cut_off(size, failed);
+    for (std::size_t host = 0; host < size; ++host)
+      if (out[host])
+        for (const int pe : topology->members(topology->node(hosts[rail][host])))
+          if (NicCard* nic = nic_of(pe, rail)) nic->answers = false;
+  }
 }
 
 void Runtime::Parts::fill_context() {
@@ -316,7 +393,13 @@ std::vector<uint64_t> Runtime::Parts::register_heap() {
   std::vector<uint64_t> rkeys;
   const SegmentHandle handle = heap.handle();
   const std::vector<uint64_t>& starts = keys.starts();
-  for (const auto& nic : provider->nics()) {
+  const PeCard& mine = cards[static_cast<std::size_t>(context.pe)];
+  for (std::size_t i = 0; i < provider->nics().size(); ++i) {
+    const auto& nic = provider->nics()[i];
+    if (!mine.nics[i].answers) {
+      rkeys.resize(rkeys.size() + starts.size());
+      continue;
+    }
     if (gpu && !nic->capabilities().reaches_gpu)
       fail(ErrorKind::init, "NIC ", nic->name(), " of provider ", provider->name(),
            " cannot reach the memory of a GPU, in which the heap is: RAILSHMEM_DEVICE=cpu, or "

@@ -20,6 +20,7 @@ class KeyTable {
         remote_(static_cast<std::size_t>(n_pes) * n_rails_ * starts_.size()),
         bases_(static_cast<std::size_t>(n_pes)) {}
 
+  uint32_t n_rails() const { return static_cast<uint32_t>(n_rails_); }
   const std::vector<uint64_t>& starts() const { return starts_; }
 
   void set_local(int rail, std::size_t piece, uint32_t lkey) {

@@ -42,6 +42,20 @@ std::vector<std::vector<uint32_t>> assign_rails(const std::vector<std::vector<Ni
   return rails;
 }
 
+std::vector<bool> cut_off(std::size_t size, const std::vector<bool>& failed) {
+  const std::size_t links = failed.size();
+  std::vector<bool> out(size);
+  if (links == 1) return std::vector<bool>(size, failed[0]);
+  for (std::size_t host = 0; host < links; ++host)
+    out[host] = failed[host] && failed[(host + links - 1) % links];
+  const std::vector<bool> alone = out;
+  for (std::size_t link = 0; link < links; ++link) {
+    const std::size_t next = (link + 1) % size;
+    if (failed[link] && !alone[link] && !alone[next]) out[link] = out[next] = true;
+  }
+  return out;
+}
+
 uint32_t count_rails(const std::vector<std::vector<uint32_t>>& rails) {
   uint32_t count = 0;
   for (const auto& pe : rails)

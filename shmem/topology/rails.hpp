@@ -21,6 +21,11 @@ struct NicPlace {
 // Whether the NICs of a rail really answer each other shows in the probe (nic/probe.hpp).
 std::vector<std::vector<uint32_t>> assign_rails(const std::vector<std::vector<NicPlace>>& nics);
 
+// The hosts of a rail were tried as a ring: which of them to leave out, given the links between
+// `size` hosts that failed (link i joins host i and the next; two hosts have one link). Whoever
+// answers nobody is cut off; where a single link fails, nobody knows whose end it is, and both go.
+std::vector<bool> cut_off(std::size_t size, const std::vector<bool>& failed);
+
 // One more than the largest.
 uint32_t count_rails(const std::vector<std::vector<uint32_t>>& rails);
 

@@ -338,7 +338,7 @@ TEST_CASE("emulated NIC: peers in two processes; one dies in the middle of a cop
     NicAddress nic;
     EndpointAddress endpoint;
     uint64_t heap;
-    uint32_t rkey;
+    uint64_t rkey;
   };
   const auto card_of = [](const Side& side) {
     return Card{side.nic.address(), side.endpoint->address(), side.at(0), side.key.rkey};

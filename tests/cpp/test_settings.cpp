@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "shmem/base/error.hpp"
+#include "shmem/nic/selection.hpp"
 #include "tests/cpp/thread_pes.hpp"
 
 using namespace railshmem;
@@ -42,6 +43,12 @@ TEST_CASE("settings: a bad value names the variable, the value and what is allow
   CHECK(names(refusal({{"RAILSHMEM_RING", "100"}}), "power of two"));
   CHECK(names(refusal({{"RAILSHMEM_EMULATED", "atomics=perhaps"}}), "atomics=perhaps"));
   CHECK(names(refusal({{"RAILSHMEM_EMULATED", "speed=on"}}), "unknown part 'speed=on'"));
+  CHECK(names(refusal({{"RAILSHMEM_PROVIDER", "tcp"}}), "RAILSHMEM_PROVIDER=tcp: expected auto"));
+  CHECK(names(refusal({{"RAILSHMEM_VERBS", "gid=first"}}), "RAILSHMEM_VERBS: gid=first"));
+  CHECK(names(refusal({{"RAILSHMEM_VERBS", "mtu=1500"}}), "256, 512, 1024, 2048 or 4096"));
+  CHECK(names(refusal({{"RAILSHMEM_VERBS", "retry=8"}}), "from 0 to 7"));
+  CHECK(names(refusal({{"RAILSHMEM_VERBS", "gids=3"}}), "known are gid, tc, sl, mtu, timeout"));
+  CHECK(names(refusal({{"RAILSHMEM_LIBFABRIC", "progress=never"}}), "progress=never"));
 }
 
 TEST_CASE("settings: emulation switches, and the standard's name of the heap size") {
@@ -97,4 +104,43 @@ TEST_CASE("settings: every row of the table has a default that is accepted, and 
     CHECK(std::string(row.name).rfind("RAILSHMEM_", 0) == 0);
     CHECK(std::string(row.meaning).size() > 10);
   }
+}
+
+TEST_CASE("settings: of verbs and libfabric NICs") {
+  const Settings settings =
+      settings_from({{"RAILSHMEM_VERBS",
+                      "gid=3,tc=106,sl=2,mtu=2048,timeout=18,retry=5,rnr=6,relaxed=on,"
+                      "atomics=off,region=1G"},
+                     {"RAILSHMEM_LIBFABRIC", "fabric=tcp;ofi_rxm,progress=manual"},
+                     {"RAILSHMEM_PROVIDER", "verbs"}});
+  CHECK(settings.provider == ProviderKind::verbs);
+  CHECK(settings.verbs.gid == 3);
+  CHECK(settings.verbs.traffic_class == 106);
+  CHECK(settings.verbs.service_level == 2);
+  CHECK(settings.verbs.mtu == 2048);
+  CHECK(settings.verbs.timeout == 18);
+  CHECK(settings.verbs.retries == 5);
+  CHECK(settings.verbs.rnr_retries == 6);
+  CHECK(settings.verbs.relaxed);
+  CHECK_FALSE(settings.verbs.atomics);
+  CHECK(settings.verbs.region == uint64_t{1} << 30);
+  CHECK(settings.libfabric.fabric == "tcp;ofi_rxm");
+  CHECK(settings.libfabric.manual_progress);
+  CHECK(settings_from({}).verbs.gid == -1);  // the defaults, as the table shows them
+  CHECK(settings_from({}).libfabric.fabric.empty());
+}
+
+TEST_CASE("settings: NICs are chosen by name, by pattern, or all but some") {
+  const auto takes = [](const char* setting, const std::vector<std::string>& names_of_nic) {
+    return nic::Selection(setting).takes(names_of_nic);
+  };
+  CHECK(takes("", {"mlx5_0"}));
+  CHECK(takes("mlx5_0", {"mlx5_0", "mlx5_0:1", "eth2"}));
+  CHECK(takes("mlx5_0:1,mlx5_1", {"mlx5_0", "mlx5_0:1"}));
+  CHECK_FALSE(takes("mlx5_0:1", {"mlx5_0", "mlx5_0:2"}));
+  CHECK(takes("eth*", {"mlx5_0", "eth2"}));
+  CHECK_FALSE(takes("^docker*,eth?", {"eth2"}));
+  CHECK(takes("^docker*,eth?", {"eth12"}));
+  for (const char* bad : {"a,,b", "a,^b", ",", "^"})
+    CHECK_THROWS_WITH_AS(nic::Selection{bad}, doctest::Contains("RAILSHMEM_NICS="), Error);
 }

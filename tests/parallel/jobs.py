@@ -17,7 +17,7 @@ SHAPES = {
     "one node": ("one", ""),
     "2 nodes": ("two", ""),
     "2 nodes, no atomics": ("two", "atomics=off"),
-    "2 nodes, unordered": ("two", "ordered=off"),
+    "2 nodes, unordered": ("two", "ordered=off,region=1M"),
     "a node per PE": ("all", ""),
     "a node per PE, unordered, no atomics": ("all", "ordered=off,atomics=off"),
 }

@@ -117,6 +117,8 @@ bool LibfabricEndpoint::submit() {
   const bool received_all = submit_receives();
   while (submitted_ < posted_) {
     Request& next = request_at(submitted_);
+    // No fabric promises to keep a WRITE behind a READ. The READ's end brings us here again.
+    if (next.asked.order != Order::free && reads_in_flight_ != 0) return false;
     const int result = hand_over(next);
     if (result == -EAGAIN) {
       if (!waits_in_vain()) return false;
@@ -169,6 +171,7 @@ int LibfabricEndpoint::hand_over(Request& request) {
   if (result != 0) return static_cast<int>(result);
   request.in_flight = true;
   ++requests_in_flight_;
+  if (asked.op == Opcode::read) ++reads_in_flight_;
   ++operations_->in_flight;
   return 0;
 }
@@ -207,8 +210,11 @@ int LibfabricEndpoint::hand_over(Receive& receive) {
 }
 
 void LibfabricEndpoint::ended(Request& request, Status status) {
-  if (request.in_flight) --requests_in_flight_;
-  request.in_flight = false;
+  if (request.in_flight) {
+    request.in_flight = false;
+    --requests_in_flight_;
+    if (request.asked.op == Opcode::read) --reads_in_flight_;
+  }
   if (request.done) return;  // it was abandoned
   request.done = true;
   request.status = status;

@@ -68,6 +68,7 @@ class LibfabricEndpoint final : public Endpoint {
   uint64_t submitted_ = 0;  // of those, libfabric has or had, or never will have
   uint64_t completed_ = 0;
   uint64_t requests_in_flight_ = 0;
+  uint64_t reads_in_flight_ = 0;                           // of those
   std::chrono::steady_clock::time_point refused_since_{};  // by libfabric, with nothing in flight
   uint64_t receives_posted_ = 0;
   std::vector<uint32_t> free_receives_;

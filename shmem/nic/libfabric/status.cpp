@@ -22,8 +22,6 @@ Status status_of(int error) {
       return Status::local_length;
     case abi::kErrorNoReceive:
       return Status::receiver_not_ready;
-    case ECANCELED:
-      return Status::flushed;
     case EINVAL:
     case EOPNOTSUPP:
     case ENOSYS:
@@ -32,7 +30,8 @@ Status status_of(int error) {
       return Status::remote_operation;
     case EFAULT:
       return Status::local_protection;
-    default:  // connections refused, reset, timed out, and what else a network has
+    default:  // refused, reset, timed out, canceled with its connection, and what else networks
+              // have
       return Status::peer_unreachable;
   }
 }
