@@ -161,13 +161,15 @@ class Cluster:
     def start(self, *program: str, per_host: int = 2, alone: bool = False, **settings: str) -> Job:
         """mpirun of a Python program. `alone`: the launcher leaves the others when a PE ends."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("RAILSHMEM_")}
+        # What the programs share with the tests of one host.
+        path = f"{ROOT / 'tests/parallel'}:{os.environ.get('PYTHONPATH', '')}"
         places = ",".join(f"{host}:{per_host}" for host in self.hosts)
         launcher = [MPIRUN, "-launcher", "ssh", "-launcher-exec", RSH, "-iface", "control"]
         launcher += ["-disable-auto-cleanup"] if alone else []
         launcher += ["-hosts", places, "-n", str(per_host * len(self.hosts))]
         process = subprocess.Popen(
             [*self._enter, *launcher, sys.executable, *program],
-            env={**kept, **MPI_SETTINGS, **SETTINGS, **settings},
+            env={**kept, "PYTHONPATH": path, **MPI_SETTINGS, **SETTINGS, **settings},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
