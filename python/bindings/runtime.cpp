@@ -45,11 +45,16 @@ py::dict info_of_nic(const NicCard& nic) {
   capabilities["atomics"] = can.atomics;
   capabilities["ordered"] = can.ordered;
   capabilities["device_queues"] = can.device_queues;
+  capabilities["reaches_gpu"] = can.reaches_gpu;
   capabilities["max_inline"] = can.max_inline;
   capabilities["max_message"] = can.max_message;
+  capabilities["max_region"] = can.max_region;
   py::dict out;
   out["name"] = nic.name.str();
   out["rail"] = nic.rail;
+  out["network"] = nic.network.str();
+  out["distance"] = nic.distance;
+  out["answers"] = nic.answers;
   out["capabilities"] = capabilities;
   return out;
 }
@@ -117,6 +122,8 @@ py::dict info(const Runtime& runtime) {
   py::dict out;
   out["pes"] = pes;
   out["device"] = device_of(runtime);
+  out["nic_provider"] = name_of(runtime.nic_choice().kind);
+  out["nic_reason"] = runtime.nic_choice().reason;
   out["n_nodes"] = topology.n_nodes();
   out["pairs"] = pairs;
   out["queue_pairs"] = runtime.n_queue_pairs();

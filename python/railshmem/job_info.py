@@ -75,7 +75,8 @@ def job_text(info: Mapping[str, Any]) -> str:
     parts += ["PEs", _pe_table(pes)] if few else ["Nodes", _node_table(pes)]
     parts += ["", "GPUs", _gpu_table(pes)] if info["device"] != "cpu" else []
     if any(pe["nics"] for pe in pes):
-        parts += ["", "NICs", _nic_table(pes)]
+        parts += ["", f"NICs ({info['nic_provider']}: {info['nic_reason']})", _nic_table(pes)]
+        parts += _reach_of_nics(pes)
     if few:
         parts += ["", "Transports, from row to column (rN: rail N)", _pair_matrix(info)]
     else:
@@ -161,7 +162,7 @@ def _nic_table(pes: Sequence[Mapping[str, Any]]) -> Table:
     owners: dict[tuple[int, str, str], list[int]] = defaultdict(list)
     for pe in pes:
         for nic in pe["nics"]:
-            can = _capabilities(nic["capabilities"])
+            can = _capabilities(nic["capabilities"]) + ("" if nic["answers"] else "; NO ANSWER")
             owners[(nic["rail"], nic["name"], can)].append(pe["pe"])
     alike: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for (rail, name, can), users in sorted(owners.items()):
@@ -182,6 +183,29 @@ def _capabilities(found: Mapping[str, Any]) -> str:
         else:
             words.append(f"{label} {value}")
     return ", ".join(words)
+
+
+def _reach_of_nics(pes: Sequence[Mapping[str, Any]]) -> list[Table | str]:
+    """Which NICs of different nodes reach each other: nothing where there is one node, or many NICs."""
+    firsts = [members[0] for _, members in sorted(_grouped(pes, lambda pe: pe["node"]).items())]
+    nics = [(pe["node"], nic) for pe in firsts for nic in pe["nics"]]
+    if len(firsts) < 2 or len(nics) > MANY_PES:
+        return []
+    table = _table("node: NIC")
+    for node, nic in nics:
+        table.add_column(f"{node}: {nic['name']}")
+    for node, nic in nics:
+        cells = [_reach(node == other_node, nic, other) for other_node, other in nics]
+        table.add_row(f"{node}: {nic['name']}", *cells)
+    return ["", "From NIC to NIC (other rail: cannot reach)", table]
+
+
+def _reach(same_node: bool, nic: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    if same_node:
+        return "-"
+    if nic["rail"] != other["rail"]:
+        return "other rail"
+    return f"rail {nic['rail']}" if nic["answers"] and other["answers"] else "no answer"
 
 
 def _pair_matrix(info: Mapping[str, Any]) -> Table:

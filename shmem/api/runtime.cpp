@@ -83,6 +83,10 @@ GpuSide* Runtime::gpu() const {
 const std::string& Runtime::device_reason() const {
   return parts_->gpu_choice.reason;
 }
+const NicChoice& Runtime::nic_choice() const {
+  return parts_->nic_choice;
+}
+
 const std::vector<PeCard>& Runtime::cards() const {
   return parts_->cards;
 }

@@ -26,6 +26,7 @@ namespace railshmem {
 
 class Context;
 class Meetings;
+struct NicChoice;
 struct PeCard;
 class Team;
 class Teams;
@@ -179,6 +180,7 @@ class Runtime {
   // What the progress thread counted so far; empty where every peer is P2P.
   proxy::Statistics statistics() const;
   // What every PE told at init.
+  const NicChoice& nic_choice() const;
   const std::vector<PeCard>& cards() const;
 
  private:

@@ -32,7 +32,10 @@ def job(n_pes: int, per_node: int, rails: int, device: str = "cpu") -> dict[str,
             "home_rail": pe % per_node % rails,
             "gpu": gpu(pe),
             "device_reason": f"number {pe % per_node} of this host's PEs" if gpu(pe) else "no GPU",
-            "nics": [{"name": f"emu{r}", "rail": r, "capabilities": can} for r in range(rails)],
+            "nics": [
+                {"name": f"emu{r}", "rail": r, "answers": True, "capabilities": can}
+                for r in range(rails)
+            ],
         }
         for pe in range(n_pes)
     ]
@@ -45,6 +48,8 @@ def job(n_pes: int, per_node: int, rails: int, device: str = "cpu") -> dict[str,
 
     return {
         "device": device,
+        "nic_provider": "emulated",
+        "nic_reason": "RAILSHMEM_NODES splits the job",
         "pes": pes,
         "n_nodes": n_pes // per_node,
         "pairs": [[pair(a, b) for b in range(n_pes)] for a in range(n_pes)],
@@ -61,6 +66,16 @@ def test_a_small_job_shows_every_pair() -> None:
     assert "atomics, no ordered, max inline 28" in text
     assert "0 self P2P PROXY r0 PROXY r1" in " ".join(text.split())
     assert len(text.splitlines()) < 30
+
+
+def test_nics_of_different_rails_cannot_reach_each_other() -> None:
+    plain = job(4, per_node=2, rails=2)
+    plain["pes"][2]["nics"][1]["answers"] = False
+    text = " ".join(job_text(plain).split())
+    assert "NICs (emulated: RAILSHMEM_NODES splits the job)" in text
+    assert "0: emu0 - - rail 0 other rail" in text
+    assert "0: emu1 - - other rail no answer" in text
+    assert "NO ANSWER" in text
 
 
 def test_heaps_in_host_memory_say_why() -> None:
