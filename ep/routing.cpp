@@ -9,10 +9,6 @@
 namespace railshmem::ep {
 namespace {
 
-// Rows are handed to NICs in pieces of about this size: large enough to hide the cost of a command,
-// small enough that the receiver starts early.
-constexpr uint64_t kChunkBytes = 256 << 10;
-
 device::ep::Rows rows_of(Layout layout) {
   switch (layout) {
     case Layout::contiguous:

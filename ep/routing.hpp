@@ -10,6 +10,10 @@
 
 namespace railshmem::ep {
 
+// Rows are handed to NICs in pieces of about this size: large enough to hide the cost of a command,
+// small enough that the receiver starts early.
+constexpr uint64_t kChunkBytes = 256 << 10;
+
 class Routing {
  public:
   Routing(Runtime& runtime, const Config& config, const NodeMap& nodes,

@@ -362,7 +362,7 @@ RSH_DEVICE uint64_t clock_ns() {
 class Backoff {
  public:
   RSH_DEVICE explicit Backoff(uint32_t) {}
-  RSH_DEVICE void step() { ++count_; }
+  RSH_DEVICE void step(bool /*worked*/ = false) { ++count_; }
   RSH_DEVICE bool long_look() const { return (count_ & 63) == 0; }
   RSH_DEVICE bool interrupted() const { return false; }
 

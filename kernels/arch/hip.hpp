@@ -229,7 +229,7 @@ RSH_DEVICE uint64_t clock_ns() {
 class Backoff {
  public:
   RSH_DEVICE explicit Backoff(uint32_t) {}
-  RSH_DEVICE void step() {
+  RSH_DEVICE void step(bool /*worked*/ = false) {
     __builtin_amdgcn_s_sleep(1);
     ++count_;
   }

@@ -286,7 +286,10 @@ class Backoff {
  public:
   explicit Backoff(uint32_t spins) : spins_(spins) {}
 
-  void step() {
+  // `worked`: there was something better to do than to wait.
+  void step(bool worked = false) {
+    ++looks_;
+    if (worked) return;
     if (count_ < spins_) {
       // What is about to come is seen soonest without a pause, which takes many cycles itself.
       if (count_ >= kHot) relax();
@@ -299,14 +302,15 @@ class Backoff {
     ++count_;
   }
   // Looking at the clock and at the host is worth its cost only now and then.
-  bool long_look() const { return count_ > spins_ && (count_ & 31) == 0; }
+  bool long_look() const { return looks_ > spins_ && (looks_ & 31) == 0; }
   bool interrupted() const { return wait_hook != nullptr && wait_hook(); }
 
  private:
   static constexpr uint32_t kHot = 64;
   static constexpr uint32_t kYields = 4000;
   uint32_t spins_;
-  uint32_t count_ = 0;
+  uint32_t count_ = 0;  // of looks after which there was nothing to do
+  uint32_t looks_ = 0;
 };
 
 // Wakes the thread that sleeps on `word`, if it does: the waker's half of the handshake whose other

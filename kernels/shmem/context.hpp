@@ -152,6 +152,12 @@ struct Team {
   uint64_t* sequence;     // meetings completed by this PE
 };
 
+// What a thread of the host that waits can do meanwhile: a round of the progress thread's work.
+struct Driver {
+  bool (*help)(void* proxy);  // true: something moved
+  void* proxy;
+};
+
 struct DeviceContext {
   uint64_t abi;  // kAbi of the code that filled it
   int32_t pe;
@@ -177,8 +183,9 @@ struct DeviceContext {
   StopRecord* stop;          // the report of that one
   const uint32_t* job_stop;  // the PE's stop word
   uint64_t timeout_ns;
-  uint32_t spins;      // before a wait yields its core
-  const Trace* trace;  // null: no timeline is written
+  uint32_t spins;        // before a wait yields its core
+  const Trace* trace;    // null: no timeline is written
+  const Driver* driver;  // null: the progress thread needs no help
 };
 
 // Changes with the layout of everything above: a kernel compiled against another layout is refused.

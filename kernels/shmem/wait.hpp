@@ -66,7 +66,9 @@ class Waiter {
     if (recording(ctx_->trace) && traced_ns_ == 0) traced_ns_ = arch::clock_ns();
     // A GPU looks at these now and then: each would take as long as the look at what is waited for.
     if (arch::kOnHost && stopped(ctx_)) return false;
-    backoff_.step();
+    const bool helped =
+        arch::kOnHost && ctx_->driver != nullptr && ctx_->driver->help(ctx_->driver->proxy);
+    backoff_.step(helped);
     if (!backoff_.long_look()) return true;
     if (stopped(ctx_) || job_stop(ctx_) != Stop::none) return false;
     const uint64_t now = arch::clock_ns();

@@ -27,6 +27,7 @@ void bind_ep(py::module_& m);
 void bind_gpu(py::module_& m);
 void bind_torch_pool(py::module_& m);
 void bind_bench(py::module_& m);
+void bind_model(py::module_& m);
 void bind_trace(py::module_& m);
 
 // The settings of the environment, with those of `overrides` before them.

@@ -89,5 +89,6 @@ PYBIND11_MODULE(_core, m) {
   bind_torch_pool(m);
   bind_ep(m);
   bind_bench(m);
+  bind_model(m);
   bind_trace(m);
 }

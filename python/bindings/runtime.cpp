@@ -127,6 +127,7 @@ py::dict info(const Runtime& runtime) {
   out["n_nodes"] = topology.n_nodes();
   out["pairs"] = pairs;
   out["queue_pairs"] = runtime.n_queue_pairs();
+  out["connection_bytes"] = runtime.connection_bytes();
   out["lanes"] = runtime.settings().lanes;
   out["progress_thread"] = !topology.all_p2p();
   out["settings"] = settings_of(runtime.settings());

@@ -644,6 +644,7 @@ def shmem_prod_reduce(
 
 ep: Any  # railshmem.ep
 bench: Any  # railshmem.bench
+model: Any  # railshmem.model
 
 # ---- in the order of a stream of the GPU ----
 

@@ -15,6 +15,7 @@ import click
 
 from railshmem.bench.commands import bench
 from railshmem.launcher import launched_rank
+from railshmem.model.commands import model
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -24,6 +25,7 @@ def cli() -> None:
 
 
 cli.add_command(bench)
+cli.add_command(model)
 
 
 @cli.command()
@@ -81,13 +83,28 @@ def _show(found: Mapping[str, Any], json_target: str | None, plot: Path | None) 
     type=click.FloatRange(min=0, min_open=True),
     help="Seconds that a single wait may take.",
 )
-def check(timeout_s: float) -> None:
-    """Test every pair, transport, size and atomic on this machine, and say what is wrong."""
-    from railshmem.bench.job import Job, joined_job
-    from railshmem.check import check_machine
+@click.option(
+    "--host",
+    "host_only",
+    is_flag=True,
+    help="Only look at this host, or at those of the job: no memory, no traffic.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects instead.")
+def check(timeout_s: float, host_only: bool, as_json: bool) -> None:
+    """Look at hosts and their networks, test every pair, size and atomic; say what is wrong.
 
-    with joined_job(Job) as job:
-        sound = check_machine(job.comm, timeout_s)
+    Networks for RoCE, InfiniBand, EFA and TCP: docs/deployment.md has what the lines mean.
+    """
+    from railshmem.bench.job import Job, joined_job
+    from railshmem.check.job import check_hosts, check_machine
+
+    if host_only:
+        from mpi4py import MPI
+
+        sound = check_hosts(MPI.COMM_WORLD, as_json)
+    else:
+        with joined_job(Job) as job:
+            sound = check_machine(job.comm, timeout_s, as_json)
     if not sound:
         raise click.exceptions.Exit(1)
 

@@ -186,7 +186,7 @@ def _capabilities(found: Mapping[str, Any]) -> str:
 
 
 def _reach_of_nics(pes: Sequence[Mapping[str, Any]]) -> list[Table | str]:
-    """Which NICs of different nodes reach each other: nothing where there is one node, or many NICs."""
+    """Which NICs of different nodes reach each other; nothing for one node, or many NICs."""
     firsts = [members[0] for _, members in sorted(_grouped(pes, lambda pe: pe["node"]).items())]
     nics = [(pe["node"], nic) for pe in firsts for nic in pe["nics"]]
     if len(firsts) < 2 or len(nics) > MANY_PES:

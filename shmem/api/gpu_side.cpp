@@ -159,6 +159,7 @@ void GpuSide::make_context(const device::DeviceContext& host, uint64_t words,
   out.result_hint = nullptr;
   out.stop = stop_.as<device::StopRecord>();
   out.trace = nullptr;
+  out.driver = nullptr;
   if (join) join(out);
   copy(context_.as<void>(), &out, sizeof out);
 }

@@ -368,4 +368,8 @@ std::size_t Runtime::n_queue_pairs() const {
   return count;
 }
 
+uint64_t Runtime::connection_bytes() const {
+  return parts_->connections ? parts_->connections->memory_bytes() : 0;
+}
+
 }  // namespace railshmem

@@ -177,6 +177,8 @@ class Runtime {
   // What was posted through NICs, by lane; empty where every peer is P2P.
   std::vector<Traffic> proxy_traffic() const;
   std::size_t n_queue_pairs() const;
+  // Memory that their queues and receive buffers take.
+  uint64_t connection_bytes() const;
   // What the progress thread counted so far; empty where every peer is P2P.
   proxy::Statistics statistics() const;
   // What every PE told at init.

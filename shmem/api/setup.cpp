@@ -501,7 +501,10 @@ std::string Runtime::Parts::start() try {
                           native, ordered, context.spins * 10, moves.get()});
   }
   if (gpu) start_gpu();
-  if (proxy) proxy->start();
+  if (proxy) {
+    if (!gpu) context.driver = proxy->driver();
+    proxy->start();
+  }
   std::vector<std::pair<int, SegmentHandle>> peers;
   for (std::size_t pe = 0; pe < cards.size(); ++pe)
     if (cards[pe].boot_id.str() == cards[static_cast<std::size_t>(context.pe)].boot_id.str())

@@ -49,10 +49,11 @@ constexpr SettingInfo kTable[] = {
     {"RAILSHMEM_LIBFABRIC", "fabric=auto,progress=auto",
      "of libfabric NICs: the provider (cxi, efa, tcp;ofi_rxm, ...; auto: the best that works) and "
      "its progress: auto or manual"},
-    {"RAILSHMEM_EMULATED", "atomics=on,ordered=on,isolated=on,region=0,seed=1",
+    {"RAILSHMEM_EMULATED", "atomics=on,ordered=on,isolated=on,wakes=on,region=0,seed=1",
      "what the emulated NICs do: native atomics, ordered WRITEs, rails isolated from each other, "
-     "the largest region a NIC registers (0: any), and the seed of the reordering and of the "
-     "faults"},
+     "waking the thread that drives them, the largest region a NIC registers (0: any), and the "
+     "seed "
+     "of the reordering and of the faults"},
     {"RAILSHMEM_FAULTS", "",
      "faults of the emulated NICs, parts joined by commas: lose=SHARE or lose=@N (completions that "
      "never come: a share of them, or the N-th of each NIC), delay=SHARE:TIME (requests held up "
@@ -225,6 +226,7 @@ EmulatedSettings parse_emulated(const std::string& value) {
   parts.read("atomics", &out.atomics);
   parts.read("ordered", &out.ordered);
   parts.read("isolated", &out.isolated);
+  parts.read("wakes", &out.wakes);
   parts.read_size("region", &out.region);
   parts.read("seed", &out.seed, 0, UINT32_MAX);
   parts.finish();

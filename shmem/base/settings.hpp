@@ -18,6 +18,7 @@ struct EmulatedSettings {
   bool ordered = true;   // WRITEs of one queue pair are placed in order and whole
   bool isolated = true;  // a NIC connects only to NICs of its own rail
   uint64_t region = 0;   // bytes of the largest region a NIC registers; 0: any
+  bool wakes = true;     // what a NIC brings wakes the thread that drives it
   uint32_t seed = 1;     // of the reordering and of the faults
   FaultSettings faults;  // RAILSHMEM_FAULTS
 };

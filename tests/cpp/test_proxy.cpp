@@ -75,6 +75,32 @@ TEST_CASE("a ring of 64 takes 10,000 puts from each of 64 producers, all on one 
       }));
 }
 
+TEST_CASE("threads that wait do the progress thread's work, where NICs do not wake it") {
+  CHECK_NOTHROW(run_pes(
+      3, {{"RAILSHMEM_NODES", "3"}, {"RAILSHMEM_EMULATED", "wakes=off"}}, [](Runtime& runtime) {
+        constexpr uint64_t kEach = 300;
+        constexpr uint32_t kThreads = 3;
+        const device::DeviceContext* ctx = &runtime.context();
+        if (ctx->driver == nullptr) fail(ErrorKind::argument, "nobody helps");
+        auto* words = symmetric<uint64_t>(runtime, kThreads * kEach);
+        auto* sum = symmetric<uint64_t>(runtime, 1);
+        const int peer = (ctx->pe + 1) % ctx->n_pes;
+        runtime.launch(kThreads, [&] {
+          uint64_t* mine = words + arch::block() * kEach;
+          for (uint64_t i = 0; i < kEach; ++i) {
+            device::put_immediate(ctx, mine + i, i + 1, peer);
+            if (i % 10 == 0 && !device::quiet(ctx, device::all_lanes(ctx))) return;
+            uint64_t before = 0;
+            device::atomic_fetch<uint64_t>(ctx, AtomicOp::add, sum, 1, 0, peer, &before);
+          }
+        });
+        runtime.barrier_all();
+        if (*sum != kThreads * kEach) fail(ErrorKind::argument, "sum ", *sum);
+        for (uint64_t i = 0; i < kThreads * kEach; ++i)
+          if (words[i] != i % kEach + 1) fail(ErrorKind::argument, "word ", i, " is ", words[i]);
+      }));
+}
+
 TEST_CASE("messages wait for the peer's receive buffers: 16 of them serve any load") {
   // 128 receive buffers ran out elsewhere: credits, never an assumption.
   CHECK_NOTHROW(run_pes(4, {{"RAILSHMEM_NODES", "4"}, {"RAILSHMEM_EMULATED", "atomics=off"}},

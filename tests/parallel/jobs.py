@@ -19,7 +19,7 @@ SHAPES = {
     "2 nodes, no atomics": ("two", "atomics=off"),
     "2 nodes, unordered": ("two", "ordered=off,region=1M"),
     "a node per PE": ("all", ""),
-    "a node per PE, unordered, no atomics": ("all", "ordered=off,atomics=off"),
+    "a node per PE, unordered, no atomics": ("all", "ordered=off,atomics=off,wakes=off"),
 }
 
 

@@ -224,6 +224,7 @@ def _results(
         "topk": shape.topk,
         "dtype": shape.dtype,
         "layout": shape.layout,
+        **job.shape,
         "checked": True,
     }
     return [

@@ -1,6 +1,8 @@
 """`railshmem bench init`: joining a job, by number of PEs and heap size, and leaving it again.
 
-init_N   shmem_init of N PEs of this job (imports and MPI_Init are over by then)
+init_N   shmem_init of N PEs of this job (imports and MPI_Init are over by then), as emulated nodes
+         where RAILSHMEM_NODES says so, at most one for each PE; the lines say how many queue pairs
+         the PE with most of them has, and the memory of its connections
 MPI      Win.Allocate of the same heap, on a communicator duplicated for it
 SHMEM    shmem_init of as many PEs as this job has, in a process started for it
 limit    three allgathers through MPI, the heap made, and every PE's heap mapped
@@ -11,13 +13,14 @@ from __future__ import annotations
 import mmap
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from railshmem._core import Runtime
-from railshmem.bench.job import Job
+from railshmem.bench.job import Job, shape_of
 from railshmem.bench.measure import Figure, Phases, figure, stand_by, take_turns_together
 from railshmem.bench.report import Result, result_of, size_text
 from railshmem.bootstrap import MpiBootstrap
@@ -37,8 +40,9 @@ def run(job: Job, heaps: Sequence[int], rounds: int) -> list[Result]:
         comm = job.comm.Split(0 if taking_part else MPI.UNDEFINED, job.me)
         name = f"init_{n_pes}"
         for heap in heaps:
+            ours = _Joining(comm, heap, job.emulated_nodes)
             contestants = {
-                name: _phase(job, name, taking_part, _init(comm, heap)),
+                name: _phase(job, name, taking_part, ours.join),
                 f"{name} mpi": _phase(job, f"{name} mpi", taking_part, _allocate(comm, heap)),
                 "limit": _phase(job, "limit", taking_part, _least(comm, heap)),
             }
@@ -48,7 +52,7 @@ def run(job: Job, heaps: Sequence[int], rounds: int) -> list[Result]:
             if n_pes == job.n_pes and job.me == 0:
                 figures[f"{name} shmem"] = figure(starts)
             if job.me == 0:
-                results.append(_result(name, n_pes, heap, figures))
+                results.append(_result(name, heap, figures, ours.shape))
         if taking_part:
             comm.Free()
     return results
@@ -69,17 +73,32 @@ def _phase(job: Job, name: str, taking_part: bool, join: Callable[[], float]) ->
     return phases
 
 
-def _init(comm: MPI.Comm, heap: int) -> Callable[[], float]:
-    def join() -> float:
+class _Joining:
+    """Joins a job of `comm` and leaves it; afterwards `shape` says what kind of job it was."""
+
+    def __init__(self, comm: MPI.Comm, heap: int, nodes: int) -> None:
+        self._comm, self._heap, self._nodes = comm, heap, nodes
+        self.shape: dict[str, int] = {}
+
+    def join(self) -> float:
+        """Seconds of init."""
+        settings = {"RAILSHMEM_HEAP_SIZE": str(self._heap)}
+        if self._nodes:
+            settings["RAILSHMEM_NODES"] = str(min(self._nodes, self._comm.Get_size()))
         start = time.perf_counter()
-        runtime = Runtime(
-            MpiBootstrap(MPI.Intracomm(comm), TIMEOUT_S), {"RAILSHMEM_HEAP_SIZE": str(heap)}
-        )
+        runtime = Runtime(MpiBootstrap(MPI.Intracomm(self._comm), TIMEOUT_S), settings)
         taken = time.perf_counter() - start
+        if not self.shape:
+            self.shape = self._shape_of(runtime.info())
         runtime.finalize()
         return taken
 
-    return join
+    def _shape_of(self, info: Mapping[str, Any]) -> dict[str, int]:
+        most = {
+            key: self._comm.allreduce(info[key], op=MPI.MAX)
+            for key in ("queue_pairs", "connection_bytes")
+        }
+        return shape_of(info) | most
 
 
 def _allocate(comm: MPI.Comm, heap: int) -> Callable[[], float]:
@@ -119,12 +138,12 @@ def _start_of_openshmem(job: Job) -> float:
         return rival.init_seconds
 
 
-def _result(name: str, n_pes: int, heap: int, figures: dict[str, Figure]) -> Result:
+def _result(name: str, heap: int, figures: dict[str, Figure], shape: Mapping[str, int]) -> Result:
     return result_of(
         figures,
         name,
         nbytes=heap,
         limit_us=figures["limit"].median_us,
         mpi="Win.Allocate",
-        extra={"n_pes": n_pes},
+        extra=shape,
     )

@@ -36,9 +36,12 @@ class Job:
         self.n_pes: int = self.runtime.n_pes
         info = self.runtime.info()
         self.n_nodes: int = info["n_nodes"]
+        self.emulated_nodes = int(info["settings"]["RAILSHMEM_NODES"])
         self.emulated: bool = self.n_nodes > len({pe["boot_id"] for pe in info["pes"]})
         self._paths: list[str] = [pair["path"] for pair in info["pairs"][0]]
         self._node: list[int] = [pe["node"] for pe in info["pes"]]
+        # What `railshmem model` has to know of the job that measured a line.
+        self.shape: dict[str, int] = shape_of(info)
         self.openshmem_text = ""
 
     @property
@@ -148,6 +151,18 @@ class Job:
         array[...] = np.zeros((), array.dtype)
         railshmem.shmem_barrier_all()
         return array
+
+
+def shape_of(info: Mapping[str, Any]) -> dict[str, int]:
+    """The size of a job, by Runtime.info(), as results say it."""
+    pes = info["pes"]
+    return {
+        "n_pes": len(pes),
+        "n_nodes": info["n_nodes"],
+        "n_hosts": len({pe["boot_id"] for pe in pes}),
+        "rails": max(len(pe["nics"]) for pe in pes),
+        "lanes": info["lanes"],
+    }
 
 
 @contextmanager

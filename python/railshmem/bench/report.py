@@ -121,6 +121,7 @@ def plain_table() -> Table:
 def as_table(results: Sequence[Result]) -> Table:
     """The table for people. A gain above 1 means that we are faster than the rival before it."""
     with_shmem = any(row.shmem_us for row in results)
+    connected = any(row.extra.get("queue_pairs") for row in results)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for name in ("bench", "path"):
         table.add_column(name, no_wrap=True)
@@ -128,6 +129,8 @@ def as_table(results: Sequence[Result]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("MPI", no_wrap=True)
     for name in ("MPI us", "gain", *(("SHMEM us", "gain") if with_shmem else ())):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("QPs of a PE", "memory") if connected else ():
         table.add_column(name, justify="right", no_wrap=True)
     for row in results:
         cells = [
@@ -145,6 +148,9 @@ def as_table(results: Sequence[Result]) -> Table:
         ]
         if with_shmem:
             cells += [number_text(row.shmem_us), _gain(row, row.shmem_us)]
+        if connected:
+            memory = int(row.extra.get("connection_bytes", 0))
+            cells += [str(row.extra.get("queue_pairs", "")), size_text(memory)]
         table.add_row(*cells)
     return table
 

@@ -1,5 +1,4 @@
-"""`railshmem check`: whether this machine does what the library relies on."""
+"""`railshmem check`: whether hosts are set up for their networks, and do what they should.
 
-from railshmem.check.job import check_machine
-
-__all__ = ["check_machine"]
+`host/` looks at each host's files; the rest runs the job's traffic and compares what arrives.
+"""

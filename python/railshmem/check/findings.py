@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,11 @@ class Finding:
     check: str
     status: str
     text: str
+
+
+def json_text(findings: Sequence[Finding]) -> str:
+    """A list of objects with the fields of Finding."""
+    return json.dumps([vars(finding) for finding in findings], indent=2, ensure_ascii=False) + "\n"
 
 
 def judged(where: str, check: str, problems: Sequence[str], good: str) -> list[Finding]:

@@ -15,7 +15,9 @@ from railshmem.bench.report import plain_table, plain_text
 from railshmem.bootstrap import MpiBootstrap
 from railshmem.check import atomics, traffic
 from railshmem.check.fabric import Fabric
-from railshmem.check.findings import NOT_RUN, OK, WRONG, Finding, judged
+from railshmem.check.findings import NOT_RUN, OK, WRONG, Finding, json_text, judged
+from railshmem.check.host.report import host_findings, look_at
+from railshmem.check.host.tree import Tree
 from railshmem.check.machine import copy_gbs, copying, machine
 
 Check = Callable[[Fabric], list[str]]
@@ -38,7 +40,16 @@ CHECKS: dict[str, Check] = {
 HEAP = "64M"
 
 
-def check_machine(comm: MPI.Intracomm, timeout_s: float) -> bool:
+def check_hosts(comm: MPI.Comm, as_json: bool) -> bool:
+    """Collective: looks at the hosts' networks, limits and settings, and prints the table on PE 0.
+
+    Returns, on every PE alike, whether nothing is wrong.
+    """
+    findings = host_findings(comm.allgather(look_at(Tree())))
+    return _told(comm, findings, as_json)
+
+
+def check_machine(comm: MPI.Intracomm, timeout_s: float, as_json: bool) -> bool:
     """Collective, after shmem_init: runs every check and prints the table on PE 0.
 
     Returns, on every PE alike, whether nothing is wrong. A check that cannot go on ends after at
@@ -47,15 +58,19 @@ def check_machine(comm: MPI.Intracomm, timeout_s: float) -> bool:
     job = railshmem.runtime()
     info = job.info()
     told = comm.allgather(machine(info, comm.rank, job.heap_free))
-    findings = _merged([finding for of_pe in told for finding in of_pe])
+    findings = host_findings(comm.allgather(look_at(Tree())))
+    findings += _merged([finding for of_pe in told for finding in of_pe])
     findings.append(copying(min(comm.allgather(copy_gbs()))))
     for name, settings in shapes(info).items():
         findings += _Shape(comm, name, {**settings, **_own_settings(timeout_s)}).findings()
-    wrong = sum(finding.status == WRONG for finding in findings)
+    return _told(comm, findings, as_json)
+
+
+def _told(comm: MPI.Comm, findings: Sequence[Finding], as_json: bool) -> bool:
     if comm.rank == 0:
-        sys.stdout.write(report(findings, comm.size))
+        sys.stdout.write(json_text(findings) if as_json else report(findings, comm.size))
         sys.stdout.flush()
-    return wrong == 0
+    return all(finding.status != WRONG for finding in findings)
 
 
 def shapes(info: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -25,24 +25,10 @@ COPY_BYTES = 64 << 20
 def machine(info: Mapping[str, Any], me: int, heap_bytes: int) -> list[Finding]:
     """The findings of one PE; `info` is Runtime.info(), `heap_bytes` what a heap holds."""
     return [
-        memory_lock(),
         open_files(len(info["pes"])),
         threads(info, me),
         memory(info, me, heap_bytes, _meminfo()),
     ]
-
-
-def memory_lock() -> Finding:
-    """Real NICs pin the memory they register; emulated ones do not."""
-    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    if limit == resource.RLIM_INFINITY:
-        return Finding(HERE, "ulimit -l", OK, "memory may be locked without limit")
-    return Finding(
-        HERE,
-        "ulimit -l",
-        NOTE,
-        f"{size_text(limit)} may be locked: enough here; real NICs need the heap's size",
-    )
 
 
 def open_files(n_pes: int) -> Finding:

@@ -11,6 +11,7 @@ class EmulatedProvider final : public Provider {
   EmulatedProvider(int pe, uint32_t rails, const EmulatedSettings& settings,
                    const std::optional<gpu::Site>& site, MoveQueue* moves)
       : site_(site),
+        wakes_(settings.wakes),
         segment_(emulated::create_segment("railshmem-nics", emulated::shared_bytes(rails))) {
     emulated::open_header(emulated::header_in(*segment_));
     for (uint32_t index = 0; index < rails; ++index) {
@@ -28,12 +29,13 @@ class EmulatedProvider final : public Provider {
   const char* name() const override { return "emulated"; }
   const std::vector<std::unique_ptr<Nic>>& nics() const override { return nics_; }
   uint32_t* sleep_word() override { return &emulated::header_in(*segment_).sleep_word; }
-  bool wakes() const override { return true; }
+  bool wakes() const override { return wakes_; }
   void begin_driving() override { pthread_mutex_lock(&emulated::header_in(*segment_).driver); }
   void end_driving() override { pthread_mutex_unlock(&emulated::header_in(*segment_).driver); }
 
  private:
   const std::optional<gpu::Site> site_;
+  const bool wakes_;
   std::shared_ptr<Segment> segment_;
   std::vector<std::unique_ptr<Nic>> nics_;
 };

@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 
 #include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "shmem/base/error.hpp"
+#include "shmem/topology/host_identity.hpp"
 
 namespace railshmem::nic::libfabric {
 namespace {
@@ -58,11 +58,9 @@ bool is_link_local(int family, const Bytes& address) {
 
 // A loopback reaches the processes of one network namespace of one host.
 std::string name_of_this_stack() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   struct stat space = {};
   const bool known = ::stat("/proc/self/ns/net", &space) == 0;
-  return text(boot.substr(0, 8), "-", known ? space.st_ino : 0);
+  return text(boot_id().substr(0, 8), "-", known ? space.st_ino : 0);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "shmem/transport/proxy/connections.hpp"
 
+#include "kernels/nic/mlx5.hpp"
 #include "shmem/base/error.hpp"
+#include "shmem/transport/proxy/channel_plan.hpp"
 
 namespace railshmem::proxy {
 namespace {
@@ -11,23 +13,6 @@ std::size_t nic_of_rail(nic::Provider& provider, int rail, int me, int peer) {
     if (static_cast<int>(nics[index]->rail()) == rail) return index;
   fail(ErrorKind::init, "PE ", me, " has no NIC on rail ", rail, ", which it needs to reach PE ",
        peer);
-}
-
-// Where both sides' atomics go over the lane's rail, each has a channel to the other there already:
-// the lane uses it, and an ADD may follow its data on one queue pair. Later lanes on the same rail
-// are streams of their own.
-bool shares_atomics(const Topology& topology, int me, int peer, uint32_t lane) {
-  const int rail = topology.rail(me, peer, lane);
-  return lane < topology.facts(me).rails.size() && rail == topology.atomics_rail(peer, me) &&
-         rail == topology.atomics_rail(me, peer);
-}
-
-// The rail that the next lane would get, unless a lane has it already.
-int standby_rail(const Topology& topology, int me, int peer, uint32_t lanes) {
-  const int next = topology.rail(me, peer, lanes);
-  for (uint32_t lane = 0; lane < lanes; ++lane)
-    if (topology.rail(me, peer, lane) == next) return -1;
-  return next;
 }
 
 uint32_t power_of_two_for(uint32_t count) {
@@ -43,6 +28,7 @@ Connections::Connections(int me, const Topology& topology, nic::Provider& provid
     : me_(me),
       n_pes_(topology.n_pes()),
       lanes_(lanes),
+      depth_(depth),
       heap_(heap),
       receives_(receive_offset),
       rails_(provider.nics().size()) {
@@ -61,18 +47,28 @@ Connections::Connections(int me, const Topology& topology, nic::Provider& provid
     const Pair pair = topology.pair(me, peer);
     if (pair.path == Path::none)
       fail(ErrorKind::init, "PE ", me, " cannot reach PE ", peer, ": ", pair.reason);
-    const bool remote = pair.path == Path::proxy;
-    for (uint32_t lane = 0; lane < lanes_; ++lane) {
-      const bool needed = remote && !shares_atomics(topology, me, peer, lane);
-      channels_.push_back(needed ? make(peer, lane, topology.rail(me, peer, lane), notices(lanes))
-                                 : nullptr);
+    const std::vector<int> rails = channel_rails(topology, me, peer, lanes);
+    for (uint32_t slot = 0; slot < rails.size(); ++slot) {
+      const bool optional = slot != lanes && slot != lanes + 1;  // atomics always have theirs
+      const bool absent = optional && rails[slot] < 0;
+      channels_.push_back(absent ? nullptr
+                                 : make(peer, slot, rails[slot], receives_of(slot, lanes)));
     }
-    channels_.push_back(make(peer, lanes, topology.atomics_rail(me, peer), buffers(lanes)));
-    channels_.push_back(make(peer, lanes + 1, topology.atomics_rail(peer, me), buffers(lanes)));
-    const int standby = remote ? standby_rail(topology, me, peer, lanes) : -1;
-    channels_.push_back(standby < 0 ? nullptr : make(peer, lanes + 2, standby, notices(lanes)));
     atomics_to(peer)->credits = kCredits;
   }
+}
+
+uint64_t Connections::queue_bytes(uint32_t slot, uint32_t lanes, uint32_t depth) {
+  const uint64_t receives = power_of_two_for(receives_of(slot, lanes));
+  return depth * (sizeof(mlx5::Entry) + sizeof(mlx5::Cqe) + sizeof(Posted)) +
+         receives * (sizeof(mlx5::DataSegment) + sizeof(mlx5::Cqe));
+}
+
+uint64_t Connections::memory_bytes() const {
+  uint64_t bytes = receive_area(n_pes_, lanes_);
+  for (const auto& channel : channels_)
+    if (channel != nullptr) bytes += queue_bytes(channel->slot(), lanes_, depth_);
+  return bytes;
 }
 
 std::vector<nic::EndpointAddress> Connections::addresses() const {
@@ -95,7 +91,7 @@ void Connections::connect(const std::vector<nic::EndpointAddress>& theirs,
     const auto& nic =
         nics[static_cast<std::size_t>(channel->peer())][static_cast<std::size_t>(channel->rail())];
     channel->endpoint().connect(nic, address_at_peer(*channel));
-    const uint32_t receives = has_messages(*channel) ? buffers(lanes_) : notices(lanes_);
+    const uint32_t receives = receives_of(channel->slot(), lanes_);
     for (uint64_t index = 0; index < receives; ++index) give_back(*channel, index);
   }
 }

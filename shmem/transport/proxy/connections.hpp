@@ -34,6 +34,17 @@ class Connections {
   Connections(int me, const Topology& topology, nic::Provider& provider, uint32_t lanes,
               uint32_t depth, char* heap, uint64_t receive_offset);
 
+  // Receive buffers of a channel, for a queue whose depth is the next power of two.
+  static uint32_t receives_of(uint32_t slot, uint32_t lanes) {
+    return slot == lanes || slot == lanes + 1 ? buffers(lanes) : notices(lanes);
+  }
+
+  // Memory of a channel's queues, in mlx5's layout: of a request its entry, its completion and what
+  // is remembered of it, of a receive buffer its entry and its completion.
+  static uint64_t queue_bytes(uint32_t slot, uint32_t lanes, uint32_t depth);
+  // Of all channels there are, and of the receive buffers in the heap.
+  uint64_t memory_bytes() const;
+
   // What peers need: [n_pes * slots_per_peer(lanes)] addresses.
   std::vector<nic::EndpointAddress> addresses() const;
   // Connects everything; `theirs[pe * slots_per_peer + slot]`: what each PE's addresses() hold for
@@ -91,6 +102,7 @@ class Connections {
   int me_;
   int n_pes_;
   uint32_t lanes_;
+  uint32_t depth_;
   char* heap_;
   uint64_t receives_;  // the area's offset in the heap
   std::vector<RailCounters> rails_;

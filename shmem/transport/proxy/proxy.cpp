@@ -32,7 +32,9 @@ Proxy::Proxy(const ProxyParts& parts)
       atomics_(parts.connections, parts.keys, parts.context.heap, parts.context.heap_bytes,
                parts.scratch_offset, parts.native_atomics, parts.moves, *this),
       consumer_block_(ConsumerSide::bytes(host_ring(parts))),
-      producer_block_(ProducerSide::bytes(host_ring(parts))) {
+      producer_block_(ProducerSide::bytes(host_ring(parts))),
+      helpable_(!parts.provider.wakes() && parts.moves == nullptr),
+      driver_{[](void* proxy) { return static_cast<Proxy*>(proxy)->help(); }, this} {
   attach(ConsumerSide(host_ring(parts), consumer_block_.data()));
   const auto address = reinterpret_cast<uint64_t>(producer_block_.data());
   const ProducerSide producers(sources_.front().ring, address, parts.provider.sleep_word());
@@ -79,8 +81,15 @@ void Proxy::run() {
   const bool naps = sources_.size() > 1 || !parts_.provider.wakes();
   const uint32_t yields = naps ? kYieldsBeforeNaps : kIdleYields;
   uint32_t idle = 0;
+  uint64_t helped = 0;
   while (!stopping_.load(std::memory_order_acquire)) {
-    if (step()) {
+    // Somebody who waits does the work: two at it would be in each other's way.
+    if (const uint64_t rounds = helped_.load(std::memory_order_relaxed); rounds != helped) {
+      helped = rounds;
+      const timespec nap{0, kNapNs};
+      nanosleep(&nap, nullptr);
+    }
+    if (locked_step()) {
       idle = 0;
       naps_ = 0;
     } else if (++idle <= parts_.spins) {
@@ -104,12 +113,25 @@ void Proxy::sleep() {
   uint32_t* word = parts_.provider.sleep_word();
   arch::store_ordered(word, 1u);
   arch::fence_system();  // the look below comes after the store: the sleeper's half of arch::wake
-  if (!step() && !stopping_.load(std::memory_order_seq_cst)) {
+  if (!locked_step() && !stopping_.load(std::memory_order_seq_cst)) {
     sleeps_.add();
     const timespec limit{0, sleep_ns()};
     syscall(SYS_futex, word, FUTEX_WAIT, 1, &limit, nullptr, 0);
   }
   arch::store_relaxed(word, 0u);
+}
+
+bool Proxy::locked_step() {
+  std::unique_lock<std::mutex> held(driving_, std::defer_lock);
+  if (helpable_) held.lock();
+  return step();
+}
+
+bool Proxy::help() {
+  const std::unique_lock<std::mutex> held(driving_, std::try_to_lock);
+  if (!held) return false;
+  helped_.store(helped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return step();
 }
 
 // One round of everything; true when something moved.

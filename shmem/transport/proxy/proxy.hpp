@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -50,6 +51,11 @@ class Proxy final : private Atomics::Client {
   void start();
   void stop();
 
+  // For threads of the host that wait: with it they do rounds of the progress thread's work, which
+  // saves handing every request and every completion from thread to thread. Null where what the
+  // progress thread drives is bound to it.
+  const device::Driver* driver() const { return helpable_ ? &driver_ : nullptr; }
+
   // May be called at any time, from any thread.
   Statistics statistics() const;
 
@@ -78,7 +84,9 @@ class Proxy final : private Atomics::Client {
 
   // proxy.cpp: the thread
   void run();
+  bool locked_step();
   bool step();
+  bool help();
   void sleep();
   int64_t sleep_ns();
   bool take_commands();
@@ -148,6 +156,10 @@ class Proxy final : private Atomics::Client {
   std::vector<uint32_t> stalled_;                  // lanes whose signal waits for a free atomic
   std::vector<Channel*> failing_;
   uint32_t naps_ = 0;  // in a row
+  const bool helpable_;
+  const device::Driver driver_;
+  std::mutex driving_;  // where others help: who does a round
+  std::atomic<uint64_t> helped_{0};
   Counter failovers_;
   Counter stalls_;
   Counter polls_;

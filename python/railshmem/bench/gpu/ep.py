@@ -213,6 +213,7 @@ def _results(
         "dtype": shape.dtype,
         "layout": shape.layout,
         "sms": sms,
+        **job.shape,
     }
     found = (
         ("ep_dispatch", "dispatch", out, dispatch.median_us if dispatch else None),
