@@ -119,7 +119,12 @@ void Runtime::Parts::raise_stopped() {
     sched_yield();
     reason = arch::load_acquire(&stop.stop);
   }
-  const Error error = error_of(static_cast<Stop>(reason), stop.report, context.pe);
+  device::Report report = stop.report;
+  // Who watches a word knows whose it is; by which rail it should have come, the topology knows.
+  if (reason == static_cast<uint32_t>(Stop::timeout) && report.rail < 0 && report.peer >= 0 &&
+      topology->pair(context.pe, report.peer).path == Path::proxy)
+    report.rail = topology->rail(context.pe, report.peer, 0);
+  const Error error = error_of(static_cast<Stop>(reason), report, context.pe);
   if (ends_one_call(static_cast<Stop>(reason))) {
     auto next = Stop::none;
     if (proxy && arch::load_acquire(context.rings->dead) != 0) next = Stop::ring_dead;

@@ -112,7 +112,7 @@ Pair Topology::pair(int from, int to) const {
 
 std::string Topology::no_shared_rail(int a, int b) const {
   for (const int pe : {a, b})
-    if (facts(pe).rails.empty()) return "PE " + std::to_string(pe) + " has no NIC";
+    if (facts(pe).rails.empty()) return "PE " + std::to_string(pe) + " has no NIC that answers";
   std::string out = "cannot reach: other rail (";
   for (const int pe : {a, b}) {
     out += pe == a ? "" : "; ";

@@ -10,8 +10,6 @@ from cluster import HERE, Cluster, lines_of
 
 ROUNDS = str(HERE / "programs/rounds.py")
 TIMEOUT_S = 10
-# Init, the rounds before the event, and what 2 cores need for 4 PEs.
-ENOUGH_S = TIMEOUT_S + 40
 
 
 def test_nothing_happens(cluster: Cluster) -> None:
@@ -24,20 +22,21 @@ def test_nothing_happens(cluster: Cluster) -> None:
 def test_a_rail_goes_down(cluster: Cluster, how: str, rail: str) -> None:
     """Either nobody notices, or everybody raises in time and the text names rail and peer."""
     job = cluster.start(ROUNDS, how, rail, alone=True, RAILSHMEM_TIMEOUT_S=str(TIMEOUT_S))
-    done = job.finish(ENOUGH_S)
+    done = job.finish()
     said = lines_of(done.out, "PE ")
     assert len(said) == 4, done
     if said == [f"PE {pe}: exact" for pe in range(4)]:
         return
+    print(done.out)
     for line in said:
         assert re.match(r"PE \d: (NetworkError|WaitTimeout|JobAborted) after", line), done
-    named = re.compile(r"NetworkError.*(rail \d.*PE \d|PE \d.*rail \d)")
-    assert any(map(named.search, said)), done
+        assert re.search(r"(peer|to) PE \d", line), done
+    assert any(re.search(r"rail \d", line) for line in said), done
 
 
 def test_a_host_dies(cluster: Cluster) -> None:
     job = cluster.start(ROUNDS, "kill", "host1", alone=True, RAILSHMEM_TIMEOUT_S=str(TIMEOUT_S))
-    done = job.finish(ENOUGH_S)
+    done = job.finish()
     said = lines_of(done.out, "PE ")
     assert [line[:5] for line in said] == ["PE 0:", "PE 1:"], done
     for line in said:

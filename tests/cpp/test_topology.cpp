@@ -180,5 +180,5 @@ TEST_CASE("topology: PEs on different rails cannot reach each other, and the pai
   CHECK(topology.pair(0, 1).reason ==
         "other host; cannot reach: other rail (nic0 on rail 0; nic1 on rail 1)");
   const Topology bare({on_host("a", 0, 2, {0}), on_host("b", 1, 2, {})});
-  CHECK(bare.pair(0, 1).reason == "other host; PE 1 has no NIC");
+  CHECK(bare.pair(0, 1).reason == "other host; PE 1 has no NIC that answers");
 }

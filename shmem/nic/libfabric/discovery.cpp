@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "shmem/nic/libfabric/interfaces.hpp"
 #include "shmem/nic/selection.hpp"
@@ -100,6 +101,10 @@ std::vector<Candidate> candidates(const abi::Info* list, const std::vector<Inter
     });
     if (!known) out.push_back(one);
   }
+  // Libfabric's order is that of its guesses about speed; the kernel's is the host's own.
+  std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) {
+    return std::less<>()(a.interface, b.interface);
+  });
   return out;
 }
 

@@ -43,10 +43,11 @@ Connections::Connections(int me, const Topology& topology, nic::Provider& provid
     table[id] = channel.get();
     return channel;
   };
-  for (int peer = 0; peer < n_pes_; ++peer) {
-    const Pair pair = topology.pair(me, peer);
-    if (pair.path == Path::none)
+  // First of all: a PE that nobody can reach has no rail for its own atomics either.
+  for (int peer = 0; peer < n_pes_; ++peer)
+    if (const Pair pair = topology.pair(me, peer); pair.path == Path::none)
       fail(ErrorKind::init, "PE ", me, " cannot reach PE ", peer, ": ", pair.reason);
+  for (int peer = 0; peer < n_pes_; ++peer) {
     const std::vector<int> rails = channel_rails(topology, me, peer, lanes);
     for (uint32_t slot = 0; slot < rails.size(); ++slot) {
       const bool optional = slot != lanes && slot != lanes + 1;  // atomics always have theirs

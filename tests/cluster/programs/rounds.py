@@ -61,6 +61,8 @@ def main() -> None:
     except railshmem.RailshmemError as error:
         text = f"{type(error).__name__} after {time.monotonic() - start:.1f} s: {error}"
     print(f"PE {rt.my_pe}: {text}\n", end="", flush=True)
+    if event != "kill":
+        comm.Barrier()  # nobody raises because another has ended
     if text == "exact":
         rt.finalize()
         return
