@@ -190,6 +190,9 @@ class Provider {
   virtual uint32_t* sleep_word() = 0;
   // The NICs do so too. Where they do not, the thread must look at them from time to time.
   virtual bool wakes() const = 0;
+  // Where they do not: sleeps, not on the word, until a NIC may have news, at most for so long.
+  // From any thread. False, at once: that is not possible here.
+  virtual bool sleep(uint64_t /*ns*/) { return false; }
 
   // The first and the last call of the thread that drives the NICs. In between, peers can notice
   // the end of this process (Status::peer_ended).

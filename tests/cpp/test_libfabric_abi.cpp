@@ -54,10 +54,14 @@ static_assert(uint32_t{abi::kSockaddrIn} == uint32_t{FI_SOCKADDR_IN});
 static_assert(uint32_t{abi::kSockaddrIn6} == uint32_t{FI_SOCKADDR_IN6});
 static_assert(int{abi::kCqTagged} == int{FI_CQ_FORMAT_TAGGED});
 static_assert(int{abi::kEnable} == int{FI_ENABLE});
+static_assert(int{abi::kGetWait} == int{FI_GETWAIT});
+static_assert(int{abi::kWaitNone} == int{FI_WAIT_NONE} && int{abi::kWaitFd} == int{FI_WAIT_FD});
 static_assert(abi::kErrorAvailable == int{FI_EAVAIL});
 static_assert(abi::kErrorTruncated == int{FI_ETRUNC});
 static_assert(abi::kErrorNoKey == int{FI_ENOKEY});
 
+SAME_NAME(FabricOps, domain, fi_ops_fabric);
+SAME_NAME(FabricOps, trywait, fi_ops_fabric);
 SAME_NAME(TxAttr, op_flags, fi_tx_attr);
 SAME_NAME(TxAttr, msg_order, fi_tx_attr);
 SAME_NAME(TxAttr, inject_size, fi_tx_attr);

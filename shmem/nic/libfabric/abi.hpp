@@ -49,7 +49,8 @@ enum Threading : int { kThreadUnspecified, kThreadSafe, kThreadFid, kThreadDomai
 enum EndpointType : int { kEndpointReliableDatagram = 3 };
 enum AddressFormat : uint32_t { kSockaddr = 1, kSockaddrIn = 2, kSockaddrIn6 = 3 };
 enum CqFormat : int { kCqTagged = 4 };
-enum Control : int { kEnable = 6 };
+enum Control : int { kGetWait = 5, kEnable = 6 };
+enum WaitObject : int { kWaitNone = 0, kWaitFd = 3 };
 
 using Address = uint64_t;  // an entry of an address vector
 constexpr Address kNoAddress = ~uint64_t{0};
@@ -173,6 +174,10 @@ struct Mr;
 struct FabricOps {
   std::size_t size;
   int (*domain)(struct Fabric*, Info*, Domain**, void* context);
+  int (*passive_ep)();
+  int (*eq_open)();
+  int (*wait_open)();
+  int (*trywait)(struct Fabric*, Fid** fids, int count);
 };
 struct Fabric {
   Fid fid;

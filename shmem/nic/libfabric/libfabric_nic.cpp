@@ -44,12 +44,7 @@ LibfabricNic::LibfabricNic(Found found) : found_(std::move(found)) {
     abi::AvAttr attributes = {};
     return domain_->ops->av_open(domain_.get(), &attributes, out, nullptr);
   });
-  cq_ = open_object<abi::Cq>(who + ": no completion queue", [&](abi::Cq** out) {
-    abi::CqAttr attributes = {};
-    attributes.format = abi::kCqTagged;
-    attributes.size = std::min(info.tx_attr->size + info.rx_attr->size, kMaxCompletions);
-    return domain_->ops->cq_open(domain_.get(), &attributes, out, nullptr);
-  });
+  open_queue(who);
   ep_ = open_object<abi::Ep>(who + ": no endpoint", [&](abi::Ep** out) {
     return domain_->ops->endpoint(domain_.get(), found_.info.get(), out, nullptr);
   });
@@ -72,6 +67,36 @@ LibfabricNic::LibfabricNic(Found found) : found_(std::move(found)) {
   capabilities_.max_region = ~uint64_t{0};
   capabilities_.ordered = is_ordered(info, capabilities_.max_message);
   if (!found_.interface.empty()) watch_.emplace(found_.interface);
+}
+
+// Whoever is not busy sleeps until its descriptor is readable, where the transport has one.
+void LibfabricNic::open_queue(const std::string& who) {
+  const abi::Info& info = *found_.info;
+  abi::CqAttr attributes = {};
+  attributes.format = abi::kCqTagged;
+  attributes.size = std::min(info.tx_attr->size + info.rx_attr->size, kMaxCompletions);
+  attributes.wait_obj = abi::kWaitFd;
+  abi::Cq* made = nullptr;
+  if (domain_->ops->cq_open(domain_.get(), &attributes, &made, nullptr) == 0) {
+    cq_.reset(made);
+    if (cq_->fid.ops->control(&cq_->fid, abi::kGetWait, &wait_descriptor_) == 0) return;
+    wait_descriptor_ = -1;
+    cq_.reset();
+  }
+  attributes.wait_obj = abi::kWaitNone;
+  cq_ = open_object<abi::Cq>(who + ": no completion queue", [&](abi::Cq** out) {
+    return domain_->ops->cq_open(domain_.get(), &attributes, out, nullptr);
+  });
+}
+
+bool LibfabricNic::arm(int* descriptor, bool* possible) {
+  const auto held = lock();
+  *descriptor = ep_ == nullptr ? -1 : wait_descriptor_;
+  *possible = wait_descriptor_ >= 0;
+  if (*descriptor < 0) return true;
+  if (!ready_.empty() || !arrivals_.empty()) return false;
+  abi::Fid* fid = &cq_->fid;
+  return fabric_->ops->trywait(fabric_.get(), &fid, 1) == 0;
 }
 
 // In this order: the endpoint first, so that libfabric lets go of operations and regions.

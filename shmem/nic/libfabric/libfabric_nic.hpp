@@ -33,6 +33,10 @@ class LibfabricNic final : public Nic {
   bool progress() override;
   std::size_t poll(Completion* out, std::size_t room) override;
 
+  // What becomes readable when there is news; -1: nothing does, because the NIC cannot say so
+  // (`*possible` is false then) or is down. False: there is news already.
+  bool arm(int* descriptor, bool* possible);
+
   // For its endpoints.
   // libfabric is entered by one thread at a time: users register memory while the driver works.
   std::unique_lock<std::mutex> lock() { return std::unique_lock<std::mutex>(mutex_); }
@@ -55,6 +59,7 @@ class LibfabricNic final : public Nic {
     MemoryKey inline_key;
   };
 
+  void open_queue(const std::string& who);
   void list_work(LibfabricEndpoint& endpoint);
   bool read_completions();
   void read_error();
@@ -72,6 +77,7 @@ class LibfabricNic final : public Nic {
   Handle<abi::Domain> domain_;
   Handle<abi::Av> av_;
   Handle<abi::Cq> cq_;
+  int wait_descriptor_ = -1;  // the queue's
   std::vector<Retired> retired_;
   std::optional<Regions> regions_;
   Handle<abi::Ep> ep_;  // null: the NIC is down

@@ -1,3 +1,6 @@
+#include <poll.h>
+#include <sched.h>
+
 #include "shmem/base/error.hpp"
 #include "shmem/nic/libfabric/libfabric.hpp"
 #include "shmem/nic/libfabric/libfabric_nic.hpp"
@@ -16,6 +19,7 @@ class LibfabricProvider final : public Provider {
   const std::vector<std::unique_ptr<Nic>>& nics() const override { return nics_; }
   uint32_t* sleep_word() override { return &sleep_word_; }
   bool wakes() const override { return false; }
+  bool sleep(uint64_t ns) override;
   void begin_driving() override {}
   void end_driving() override {}
 
@@ -23,6 +27,23 @@ class LibfabricProvider final : public Provider {
   alignas(64) uint32_t sleep_word_ = 0;
   std::vector<std::unique_ptr<Nic>> nics_;
 };
+
+bool LibfabricProvider::sleep(uint64_t ns) {
+  std::vector<pollfd> polled;
+  for (const auto& nic : nics_) {
+    int descriptor = -1;
+    bool possible = false;
+    if (!static_cast<libfabric::LibfabricNic&>(*nic).arm(&descriptor, &possible)) {
+      sched_yield();
+      return true;
+    }
+    if (!possible) return false;
+    if (descriptor >= 0) polled.push_back({descriptor, POLLIN, 0});
+  }
+  const timespec limit{static_cast<time_t>(ns / 1000000000), static_cast<long>(ns % 1000000000)};
+  ::ppoll(polled.data(), polled.size(), &limit, nullptr);
+  return true;
+}
 
 }  // namespace
 

@@ -78,7 +78,7 @@ void Proxy::stop() {
 void Proxy::run() {
   pthread_setname_np(pthread_self(), "rsh-progress");
   parts_.provider.begin_driving();
-  const bool naps = sources_.size() > 1 || !parts_.provider.wakes();
+  const bool naps = sources_.size() > 1 || (!parts_.provider.wakes() && !parts_.provider.sleep(0));
   const uint32_t yields = naps ? kYieldsBeforeNaps : kIdleYields;
   uint32_t idle = 0;
   uint64_t helped = 0;
@@ -110,6 +110,11 @@ int64_t Proxy::sleep_ns() {
 }
 
 void Proxy::sleep() {
+  // What kernels post meanwhile waits until the time is up; whoever waits for it helps.
+  if (helpable_ && parts_.provider.sleep(static_cast<uint64_t>(sleep_ns()))) {
+    sleeps_.add();
+    return;
+  }
   uint32_t* word = parts_.provider.sleep_word();
   arch::store_ordered(word, 1u);
   arch::fence_system();  // the look below comes after the store: the sleeper's half of arch::wake
