@@ -12,12 +12,10 @@ import sys
 import time
 
 import numpy as np
-from mpi4py import MPI
 
 import railshmem
 from railshmem import _core
 from railshmem.bench.job import address
-from railshmem.bench.measure import stand_by
 
 LARGEST = 4 << 20
 
@@ -56,7 +54,8 @@ def main() -> None:
             measure = streams.one_by_one if window == 1 else streams.together
             measure(nbytes, max(count // 10, 1))
             print(f"{measure(nbytes, count) / count * 1e6:.4f}\n", end="", flush=True)
-    stand_by(MPI.COMM_WORLD)
+    # In here the peer waits and drives its NIC, as that of bare_fabric does.
+    railshmem.shmem_barrier_all()
     railshmem.shmem_finalize()
 
 
