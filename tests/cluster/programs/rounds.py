@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from mpi4py import MPI
 
@@ -45,6 +46,15 @@ def play(rt: railshmem.Runtime, command: list[str] | None) -> None:
         assert event.wait(10) == 0
 
 
+def wait_for_mates(rank: int, n_mates: int) -> None:
+    """Until all processes of this host have come here: MPI would wait for the other host's, too."""
+    folder = Path("/dev/shm")  # the host's own
+    (folder / f"said-{rank}").touch()
+    end = time.monotonic() + 60
+    while len(list(folder.glob("said-*"))) < n_mates and time.monotonic() < end:
+        time.sleep(0.01)
+
+
 def main() -> None:
     comm = MPI.COMM_WORLD
     host = os.uname().nodename
@@ -61,8 +71,11 @@ def main() -> None:
     except railshmem.RailshmemError as error:
         text = f"{type(error).__name__} after {time.monotonic() - start:.1f} s: {error}"
     print(f"PE {rt.my_pe}: {text}\n", end="", flush=True)
+    # Nobody raises because another has ended.
     if event != "kill":
-        comm.Barrier()  # nobody raises because another has ended
+        comm.Barrier()
+    else:
+        wait_for_mates(comm.rank, len(pids[host]))
     if text == "exact":
         rt.finalize()
         return
