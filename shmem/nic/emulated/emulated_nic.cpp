@@ -77,7 +77,11 @@ MemoryKey EmulatedNic::register_memory(void* address, std::size_t bytes, uint32_
   if (key == 0)
     fail(ErrorKind::argument, name_, ": ", kMaxRegions,
          " regions are registered, the most it holds");
-  if (moves_ != nullptr) moves_->runner().learn(address, bytes);
+  // The whole segment: what is a GPU's in it shows how the rest can be reached, too.
+  if (moves_ != nullptr)
+    moves_->runner().learn(
+        shared != nullptr ? reinterpret_cast<const void*>(shared->base) : address,
+        shared != nullptr ? shared->bytes : bytes);
   return {key, key};
 }
 
@@ -89,7 +93,11 @@ void EmulatedNic::deregister_memory(const MemoryKey& key) {
   for (EmulatedEndpoint* endpoint : endpoints_)
     if (endpoint != nullptr && endpoint->engine().connection())
       endpoint->engine().connection()->wait_for_visitor();
-  if (moves_ != nullptr) moves_->runner().forget(reinterpret_cast<void*>(region.base));
+  if (moves_ != nullptr) {
+    const bool in_segment = region.segment.bytes != 0;
+    moves_->runner().forget(
+        reinterpret_cast<const void*>(in_segment ? region.segment.base : region.base));
+  }
   regions_.recycle(key.lkey);
 }
 
