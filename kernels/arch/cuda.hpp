@@ -358,12 +358,13 @@ RSH_DEVICE uint64_t clock_ns() {
 }
 
 // A waiting thread looks again at once; what is dear (the clock, the host's words across PCIe) it
-// looks at now and then.
+// looks at every few milliseconds: the warps of a whole grid that wait are hundreds of readers, and
+// commands and their answers need the same wires.
 class Backoff {
  public:
   RSH_DEVICE explicit Backoff(uint32_t) {}
   RSH_DEVICE void step(bool /*worked*/ = false) { ++count_; }
-  RSH_DEVICE bool long_look() const { return (count_ & 63) == 0; }
+  RSH_DEVICE bool long_look() const { return (count_ & 4095) == 0; }
   RSH_DEVICE bool interrupted() const { return false; }
 
  private:

@@ -225,7 +225,7 @@ RSH_DEVICE uint64_t clock_ns() {
 }
 
 // A waiting thread leaves the unit to others for a moment, then looks again; what is dear (the
-// clock, the host's words across PCIe) it looks at now and then.
+// clock, the host's words across PCIe) it looks at every few milliseconds, as on NVIDIA's.
 class Backoff {
  public:
   RSH_DEVICE explicit Backoff(uint32_t) {}
@@ -233,7 +233,7 @@ class Backoff {
     __builtin_amdgcn_s_sleep(1);
     ++count_;
   }
-  RSH_DEVICE bool long_look() const { return (count_ & 63) == 0; }
+  RSH_DEVICE bool long_look() const { return (count_ & 4095) == 0; }
   RSH_DEVICE bool interrupted() const { return false; }
 
  private:

@@ -142,7 +142,7 @@ RSH_DEVICE_CALL void refuse_ids(const DeviceContext* ctx, const Shape& shape, Id
     if (exists(shape, id)) continue;
     stop_with(ctx, Stop::bad_expert,
               {Waiting::nothing, -1, -1, 0, 0, i / shape.topk, i % shape.topk,
-               static_cast<uint64_t>(id), 0, 0});
+               static_cast<uint64_t>(id), 0, static_cast<uint64_t>(shape.experts)});
     return;
   }
 }

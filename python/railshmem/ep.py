@@ -256,7 +256,7 @@ class ExpertParallel:
         max_received or its `out` has room for, the PEs of its node raise here and all others in
         combine; then all may dispatch again. After a wait that failed this object can only be
         thrown away. On a GPU an id that does not exist is found by the kernel, before it sends
-        anything, and raised by a later call.
+        anything, and raised by a later call; then, too, every PE makes a new object.
         """
         if handle is not None:
             pending = self.dispatch_send(

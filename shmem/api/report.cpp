@@ -95,7 +95,8 @@ Error error_of(Stop reason, const device::Report& report, int pe) {
     case Stop::bad_expert:
       return {ErrorKind::argument,
               text(who, "dispatch: token ", report.word, ", column ", report.expected, ": expert ",
-                   static_cast<int64_t>(report.seen), " does not exist")};
+                   static_cast<int64_t>(report.seen), " does not exist; ids go from 0 to ",
+                   report.bytes - 1, ", and -1 means not routed")};
     case Stop::no_room:
       return {ErrorKind::argument,
               text(who, "dispatch: PE ", report.peer, " would receive ", report.seen,

@@ -10,9 +10,10 @@ import numpy as np
 
 import ep_reference as reference
 import railshmem
+from ep_device import make_exchange
 from ep_reference import Batch, Shape
-from jobs import emulation
-from railshmem.ep import Dispatched, ExpertParallel, Outputs
+from jobs import DEVICE, emulation
+from railshmem.ep import Dispatched, Outputs
 
 SHAPES = {
     "bf16": Shape(ml_dtypes.bfloat16),
@@ -29,6 +30,7 @@ NODES: dict[str, Callable[[int], int]] = {
 
 def settings_of(nodes: str, n_pes: int, emulated: str = "", **more: str) -> dict[str, str]:
     return {
+        "RAILSHMEM_DEVICE": DEVICE,
         **emulation(NODES[nodes](n_pes), emulated),
         "RAILSHMEM_HEAP_SIZE": "64M",
         "RAILSHMEM_TIMEOUT_S": "30",
@@ -51,7 +53,7 @@ class Layer:
         self.rt, self.shape, self.layout = rt, shape, layout
         self.alignment = more.get("alignment", 1)
         arguments = {**shape.arguments(rt.n_pes), "layout": layout, **more}
-        self.exchange = ExpertParallel(**arguments, runtime=rt)
+        self.exchange = make_exchange(rt, **arguments)
 
     def batches(self, number: int, n_tokens: dict[int, int] | None = None) -> list[Batch]:
         """What every PE sends in this round."""

@@ -14,6 +14,7 @@ import pytest
 from mpi4py import MPI
 
 import ep_reference as reference
+from ep_device import ON_GPU
 from ep_layer import NODES, SHAPES, Layer, every_layout, same_bits, settings_of
 from ep_reference import Batch, Shape
 from jobs import job
@@ -281,11 +282,16 @@ BAD_BATCHES: dict[str, tuple[str, Spoil]] = {
 }
 
 
+BAD_IDS = {"expert too large", "expert too small"}
+
+
 def test_bad_batches_are_named_and_nothing_is_sent(comm: MPI.Intracomm) -> None:
     with job(comm, settings_of("2 nodes", comm.size)) as rt:
         layer = Layer(rt, SHAPES["bf16"])
         mine = layer.batches(0, dict.fromkeys(range(rt.n_pes), 8))[rt.my_pe]
-        for message, spoil in BAD_BATCHES.values():
+        for name, (message, spoil) in BAD_BATCHES.items():
+            if ON_GPU and name in BAD_IDS:  # kernels find them: the next test
+                continue
             with pytest.raises(ArgumentError, match=message):
                 spoil(layer.exchange, mine)
         layer.round(0)  # as if nothing had happened
@@ -300,6 +306,8 @@ def test_an_id_equal_to_the_number_of_experts_is_named(comm: MPI.Intracomm) -> N
         message = rf"token 5, column 1: expert {experts} does not exist; .* to {experts - 1},"
         with pytest.raises(ArgumentError, match=message):
             send(layer.exchange, mine, indices=with_id(mine, 5, 1, experts))
+        if ON_GPU:  # where kernels were stopped, all PEs begin anew
+            layer = Layer(rt, SHAPES["bf16"])
         layer.round(0)
 
 

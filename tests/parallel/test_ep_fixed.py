@@ -8,10 +8,11 @@ import pytest
 from mpi4py import MPI
 
 import ep_reference as reference
+from ep_device import make_exchange
 from ep_layer import NODES, SHAPES, Layer, same_bits, settings_of
 from ep_reference import SCALE_BLOCK, Batch
 from jobs import job
-from railshmem.ep import Dispatched, ExpertParallel
+from railshmem.ep import Dispatched
 
 pytestmark = pytest.mark.mpi(min_size=2)
 
@@ -90,7 +91,7 @@ def test_dispatch_rounds_tokens_to_fp8_bit_for_bit(
 ) -> None:
     with job(comm, settings_of(nodes, comm.size)) as rt:
         shape = SHAPES["fp8 + scales"]
-        exchange = ExpertParallel(**shape.arguments(rt.n_pes), quantise_from=given, runtime=rt)
+        exchange = make_exchange(rt, **shape.arguments(rt.n_pes), quantise_from=given)
         for number in range(4):
             drawn = [reference.draw(shape, rt.n_pes, pe, number) for pe in range(rt.n_pes)]
             tokens = [values_for(batch, number, pe, given) for pe, batch in enumerate(drawn)]

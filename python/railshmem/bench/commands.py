@@ -345,16 +345,22 @@ def init(heaps: tuple[int, ...], rounds: int, json_target: str | None) -> None:
     type=click.IntRange(1, 1024),
     help="With --device cuda: blocks of the kernels, each on a processor of its own.",
 )
+@click.option(
+    "--bulk", is_flag=True, help="With --device cuda: dispatch moves rows by bulk copies."
+)
 @_with_device
 @_with_options(rounds=20)
-def ep(device: str, sms: int, rounds: int, json_target: str | None, **shape: Any) -> None:
+def ep(
+    device: str, sms: int, bulk: bool, rounds: int, json_target: str | None, **shape: Any
+) -> None:
     """All PEs dispatch tokens to experts and combine the results."""
     from railshmem.bench import ep as kind
 
     if device == "cuda":
         from railshmem.bench.gpu import ep as on_gpu
 
-        _run_on_gpu(lambda job: on_gpu.run(job, kind.Shape(**shape), sms, rounds), json_target)
+        layer = kind.Shape(**shape)
+        _run_on_gpu(lambda job: on_gpu.run(job, layer, sms, bulk, rounds), json_target)
         return
     if shape["layout"] == "slots":
         raise click.UsageError("--layout slots is measured with --device cuda only")

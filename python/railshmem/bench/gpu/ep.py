@@ -12,6 +12,7 @@ anything is timed the layer is checked with experts that change nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -36,9 +37,9 @@ DIFFERENT_TOKENS = 256
 VECTOR = 16
 
 
-def run(job: GpuJob, shape: Shape, sms: int, rounds: int) -> list[Result]:
+def run(job: GpuJob, shape: Shape, sms: int, bulk: bool, rounds: int) -> list[Result]:
     """Collective: results on PE 0, nothing on the others."""
-    layer = _Layer(job, shape, sms)
+    layer = _Layer(job, shape, sms, bulk)
     layer.check()
     contestants: dict[str, Phases] = {
         "apart": layer.apart,
@@ -47,15 +48,16 @@ def run(job: GpuJob, shape: Shape, sms: int, rounds: int) -> list[Result]:
     }
     figures = job.take_turns(contestants, rounds, f"ep, {shape.tokens} tokens {shape.dtype}")
     rows = job.comm.allreduce(layer.rows)
-    return _results(job, shape, sms, figures, rows) if job.me == 0 else []
+    return _results(job, shape, layer.how, figures, rows) if job.me == 0 else []
 
 
 class _Layer:
     """Tokens, routing and an ExpertParallel, in GPU memory."""
 
-    def __init__(self, job: GpuJob, shape: Shape, sms: int) -> None:
+    def __init__(self, job: GpuJob, shape: Shape, sms: int, bulk: bool) -> None:
         check_shape(job, shape)
         self._job, self._shape = job, shape
+        self.how: dict[str, int | bool] = {"sms": sms, "bulk": bulk}
         kind, tokens = shape.kind, shape.tokens
         rng = np.random.default_rng(job.me)
         few = rng.standard_normal((min(tokens, DIFFERENT_TOKENS), shape.hidden), np.float32)
@@ -83,6 +85,7 @@ class _Layer:
             "layout": shape.layout,
             "alignment": shape.alignment if shape.by_expert else 1,
             "blocks": sms,
+            "bulk": bulk,
             "fixed_shapes": True,
             "runtime": job.runtime,
         }
@@ -198,7 +201,11 @@ def _on_gpu(values: np.ndarray) -> Any:
 
 
 def _results(
-    job: GpuJob, shape: Shape, sms: int, figures: dict[str, Figure], rows: int
+    job: GpuJob,
+    shape: Shape,
+    how: Mapping[str, int | bool],
+    figures: dict[str, Figure],
+    rows: int,
 ) -> list[Result]:
     kind = shape.kind
     out = rows * shape.hidden * kind.dispatch.itemsize
@@ -212,7 +219,7 @@ def _results(
         "topk": shape.topk,
         "dtype": shape.dtype,
         "layout": shape.layout,
-        "sms": sms,
+        **how,
         **job.shape,
     }
     found = (

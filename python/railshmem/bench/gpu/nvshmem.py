@@ -83,7 +83,8 @@ class _Program(RivalProgram):
         command = [
             *(compiler, "-std=c++17", "-O2", "-rdc=true", f"-arch={self._job.architecture}"),
             *("-I", str(home / "include"), str(SOURCE), "-L", str(library)),
-            *("-lnvshmem_device", str(host), "-Xlinker", f"-rpath={library}"),
+            # Handed on to the linker: nvcc knows no file whose name ends in a version.
+            *("-lnvshmem_device", "-Xlinker", str(host), "-Xlinker", f"-rpath={library}"),
         ]
         program = compiled("nvshmem_rival", command, SOURCE, version_of(compiler))
         environment = environment_of_its_own()
